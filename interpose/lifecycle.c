@@ -151,6 +151,8 @@ static void devices_begin_child(void)
         ag_pool_begin_child(device);
         ag_churn_begin_child(&device->churn);
         atomic_store(&device->small_native, 0);
+        atomic_store(&device->taken, 0);
+        device->bound = (struct ag_bound){0};
         ag_managed_pool_begin_child(device);
         ag_stats_device_met(device->ordinal, device->name, device->total_bytes);
     }

@@ -373,6 +373,75 @@ static CUresult cut(struct ag_context *context, struct ag_mem_desc desc, size_t 
     return CUDA_SUCCESS;
 }
 
+/* Of the blocks that leave the cache, those that a pool would have taken back for less. */
+static void count_returned(const struct ag_block *blocks)
+{
+    for (; blocks; blocks = blocks->next) {
+        if (blocks->desc.source == AG_SOURCE_CACHED)
+            ag_churn_returned(&blocks->context->device->churn, blocks->size);
+    }
+}
+
+/* Blocks that have left the cache go back to the driver. False if some cannot, or not within the
+ * time: they are in the cache again, over its limit. */
+static bool give_back(struct ag_context *context, struct ag_block *blocks, uint64_t timeout_ns)
+{
+    struct ag_block *stay;
+    bool all;
+
+    blocks = ag_backend_return_pieces(blocks);
+    count_returned(blocks);
+    ag_timing_is_slow();
+    stay = ag_backend_release(context, blocks, timeout_ns);
+    all = !stay;
+    while (stay) {
+        struct ag_block *next = stay->next;
+
+        (void)ag_cache_keep(&context->cache, stay, UINT64_MAX);
+        stay = next;
+    }
+    return all;
+}
+
+#define GIVE_BACK_NS 200000000u /* more than most programs submit ahead */
+
+/* The cache has no block of `size`. NULL: the driver is to be asked, and what the cache has is no
+ * more than it may have then. */
+static struct ag_block *take_within_bound(struct ag_context *context, struct ag_mem_desc desc,
+                                          size_t size)
+{
+    uint64_t excess = ag_budget_excess(context, size);
+    struct ag_block *block = NULL, *out;
+
+    if (!excess || ag_capture_is_open())
+        return NULL;
+    if (!ag_churn_is_shared() && !ag_guard_is_on()) /* whom its size matters to */
+        block =
+            ag_cache_take_smallest(&context->cache, size, ag_budget_largest(context, size), desc);
+    if (block) {
+        ag_budget_note_larger(block, size);
+        return block;
+    }
+    out = ag_cache_evict(&context->cache, excess);
+    ag_budget_note_given_back(out);
+    if (!give_back(context, out, GIVE_BACK_NS) && !ag_capture_is_open())
+        ag_budget_keep_all(context->device);
+    return NULL;
+}
+
+/* The cache's block is the program's, unless the context no longer works: after an error of the
+ * device no allocation succeeds natively. The driver is asked nothing else. */
+static CUresult take_cached(struct ag_context *context, struct ag_block *block)
+{
+    CUresult result;
+
+    ag_stats_add(AG_STAT_CACHE_HIT, 1);
+    result = ag_context_sticky_error_here(context);
+    if (result != CUDA_SUCCESS)
+        (void)ag_cache_keep(&context->cache, block, UINT64_MAX);
+    return result;
+}
+
 /* What the cache does not have. Where there is no room for a slab, or it is not there yet, there
  * may be some for the block alone. */
 static CUresult take_fresh(struct ag_context *context, struct ag_mem_desc desc, size_t size,
@@ -385,28 +454,24 @@ static CUresult take_fresh(struct ag_context *context, struct ag_mem_desc desc, 
         result = cut(context, desc, piece, ret_block);
     if (result != CUDA_ERROR_OUT_OF_MEMORY)
         return result;
+    if (ag_mem_desc_is_plain_device(desc)) {
+        *ret_block = take_within_bound(context, desc, size);
+        if (*ret_block)
+            return take_cached(context, *ret_block);
+    }
     ag_stats_add(AG_STAT_CACHE_MISS, 1);
     if (desc.source == AG_SOURCE_CACHED)
         ag_churn_missed(&context->device->churn, size);
     return take_from_driver(context, desc, size, ret_block);
 }
 
-/* The same, of `size` bytes (from size_of_block), from the cache if it has one: then the driver is
- * asked nothing but whether the context still works, for after an error of the device no allocation
- * succeeds natively. */
+/* The same, of `size` bytes (from size_of_block), from the cache if it has one. */
 static CUresult take(struct ag_context *context, struct ag_mem_desc desc, size_t size,
                      struct ag_block **ret_block)
 {
-    CUresult result;
-
     *ret_block = ag_cache_take(&context->cache, size, desc);
-    if (!*ret_block)
-        return take_fresh(context, desc, size, ret_block);
-    ag_stats_add(AG_STAT_CACHE_HIT, 1);
-    result = ag_context_sticky_error_here(context);
-    if (result != CUDA_SUCCESS)
-        (void)ag_cache_keep(&context->cache, *ret_block, UINT64_MAX);
-    return result;
+    return *ret_block ? take_cached(context, *ret_block)
+                      : take_fresh(context, desc, size, ret_block);
 }
 
 /* What we hold goes back; then `bytes` and no more. */
@@ -852,15 +917,6 @@ CUresult ag_alloc_pitch(CUdeviceptr *ret_address, size_t *ret_pitch, size_t widt
 
 /* --- free --- */
 
-/* Of the blocks that leave the cache, those that a pool would have taken back for less. */
-static void count_returned(const struct ag_block *blocks)
-{
-    for (; blocks; blocks = blocks->next) {
-        if (blocks->desc.source == AG_SOURCE_CACHED)
-            ag_churn_returned(&blocks->context->device->churn, blocks->size);
-    }
-}
-
 static void put_aside(struct ag_block *block)
 {
     struct ag_block *first = atomic_load_explicit(&set_aside, memory_order_relaxed);
@@ -876,17 +932,16 @@ static void put_aside(struct ag_block *block)
 /* What the cache had no room for goes back. */
 __attribute__((noinline)) static void release(struct ag_context *context, struct ag_block *out)
 {
-    out = ag_backend_return_pieces(out);
-    count_returned(out);
-    ag_timing_is_slow();
-    out = ag_backend_release(context, out, UINT64_MAX);
-    while (out) { /* not now: over the limit, until they can go */
-        struct ag_block *next = out->next;
-
-        (void)ag_cache_keep(&context->cache, out, UINT64_MAX);
-        out = next;
-    }
+    (void)give_back(context, out, UINT64_MAX);
     ag_pressure_bound_pending(context->device);
+}
+
+/* There is hardly ever one in use. */
+static inline void note_too_large_freed(const struct ag_block *block)
+{
+    if (__builtin_expect(
+            atomic_load_explicit(&block->context->too_large, memory_order_relaxed) != 0, 0))
+        ag_budget_note_freed(block);
 }
 
 /* A KEPT block whose users are ordered before now. */
@@ -899,6 +954,7 @@ static inline void keep_or_release(struct ag_block *block)
     bool keeps;
     struct ag_block *out = NULL;
 
+    note_too_large_freed(block);
     if (closed && ag_capture_is_open()) { /* its slab could not go, and must not be kept */
         put_aside(block);
         return;
@@ -981,6 +1037,7 @@ __attribute__((noinline)) static CUresult free_native(struct ag_block *block, bo
     if (result == CUDA_SUCCESS) {
         ag_budget_give(copy.context->device, copy.size);
         ag_budget_note_returned(copy.context->device, copy.desc, copy.size);
+        note_too_large_freed(&copy);
         ag_stats_add(AG_STAT_FREE_NATIVE, 1);
         return result;
     }
@@ -1224,6 +1281,7 @@ CUresult ag_free_async(CUdeviceptr address, CUstream stream,
         if (ag_mem_desc_is_on_device(copy.desc))
             ag_budget_give(copy.context->device, copy.size);
         ag_budget_note_returned(copy.context->device, copy.desc, copy.size);
+        note_too_large_freed(&copy);
         note_freed(freed);
         ag_stats_add(AG_STAT_FREE_NATIVE, 1);
         return result;

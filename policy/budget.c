@@ -37,33 +37,33 @@ bool ag_budget_take(struct ag_device *device, size_t bytes)
 {
     uint64_t taken, share;
 
-    if (device->limit == UINT64_MAX)
+    if (device->limit == UINT64_MAX) {
+        atomic_fetch_add_explicit(&device->taken, bytes, memory_order_relaxed);
         return true;
+    }
     share = share_of(device);
-    taken = atomic_load_explicit(&device->budget_taken, memory_order_relaxed);
+    taken = atomic_load_explicit(&device->taken, memory_order_relaxed);
     do {
         if (taken > share || bytes > share - taken)
             return false;
-    } while (!atomic_compare_exchange_weak_explicit(&device->budget_taken, &taken, taken + bytes,
+    } while (!atomic_compare_exchange_weak_explicit(&device->taken, &taken, taken + bytes,
                                                     memory_order_relaxed, memory_order_relaxed));
     return true;
 }
 
 void ag_budget_overdraw(struct ag_device *device, size_t bytes)
 {
-    if (device->limit != UINT64_MAX)
-        atomic_fetch_add_explicit(&device->budget_taken, bytes, memory_order_relaxed);
+    atomic_fetch_add_explicit(&device->taken, bytes, memory_order_relaxed);
 }
 
 void ag_budget_give(struct ag_device *device, size_t bytes)
 {
-    if (device->limit != UINT64_MAX)
-        atomic_fetch_sub_explicit(&device->budget_taken, bytes, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&device->taken, bytes, memory_order_relaxed);
 }
 
 static uint64_t left_beside(struct ag_device *device, uint64_t cached)
 {
-    uint64_t taken = atomic_load_explicit(&device->budget_taken, memory_order_relaxed);
+    uint64_t taken = atomic_load_explicit(&device->taken, memory_order_relaxed);
     uint64_t share = share_of(device);
 
     taken = taken > cached ? taken - cached : 0;
@@ -79,6 +79,128 @@ uint64_t ag_budget_left_now(struct ag_device *device)
 {
     return device->limit == UINT64_MAX ? UINT64_MAX
                                        : left_beside(device, ag_device_cached_now(device));
+}
+
+/* --- beside what is in use --- */
+
+#define SHARE        10u /* of the peak: what is kept, and what blocks are too large */
+#define REPEATS      2u  /* a size that is asked for again more often comes in addition */
+#define DEVICE_SHARE 64u /* of the device: what blocks are too large, for it cannot be given back */
+
+/* Pieces are not counted: a slab goes back only when all of it is free. */
+static uint64_t cached_in(struct ag_context *context)
+{
+    uint64_t bytes = ag_cache_device_bytes(&context->cache);
+    uint64_t pieces = ag_cache_piece_bytes(&context->cache);
+
+    return bytes > pieces ? bytes - pieces : 0;
+}
+
+static uint64_t value_of(const _Atomic uint64_t *bytes)
+{
+    return atomic_load_explicit(bytes, memory_order_relaxed);
+}
+
+/* What another context's cache has counts as in use, so it is never too little. */
+static uint64_t peak_with(struct ag_bound *bound, uint64_t in_use)
+{
+    uint64_t peak = value_of(&bound->peak);
+
+    while (peak < in_use &&
+           !atomic_compare_exchange_weak_explicit(&bound->peak, &peak, in_use, memory_order_relaxed,
+                                                  memory_order_relaxed))
+        ;
+    return peak > in_use ? peak : in_use;
+}
+
+/* Is it a size that was given back, and that the program asks for again and again? */
+static bool is_asked_again(struct ag_bound *bound, size_t size)
+{
+    unsigned bin = ag_cache_bin(size);
+    uint16_t n = atomic_load_explicit(&bound->given_back[bin], memory_order_relaxed);
+
+    do {
+        if (!n)
+            return false;
+    } while (!atomic_compare_exchange_weak_explicit(&bound->given_back[bin], &n, (uint16_t)(n - 1),
+                                                    memory_order_relaxed, memory_order_relaxed));
+    if (atomic_load_explicit(&bound->asked_again[bin], memory_order_relaxed) >= REPEATS)
+        return true;
+    atomic_fetch_add_explicit(&bound->asked_again[bin], 1, memory_order_relaxed);
+    return false;
+}
+
+uint64_t ag_budget_excess(struct ag_context *context, size_t size)
+{
+    struct ag_device *device = context->device;
+    struct ag_bound *bound = &device->bound;
+    uint64_t taken = value_of(&device->taken) + size, cached = cached_in(context);
+    uint64_t idle = cached + value_of(&context->too_large), extra, peak, allowed, excess;
+
+    if (atomic_load_explicit(&bound->off, memory_order_relaxed))
+        return 0;
+    if (is_asked_again(bound, size))
+        atomic_fetch_add_explicit(&bound->extra, size, memory_order_relaxed);
+    peak = peak_with(bound, taken > idle ? taken - idle : 0);
+    extra = value_of(&bound->extra);
+    allowed = peak + peak / SHARE + (extra < peak ? extra : peak);
+    excess = taken > allowed ? taken - allowed : 0;
+    return excess < cached ? excess : cached;
+}
+
+void ag_budget_note_given_back(const struct ag_block *blocks)
+{
+    for (; blocks; blocks = blocks->next) {
+        struct ag_bound *bound = &blocks->context->device->bound;
+
+        atomic_fetch_add_explicit(&bound->given_back[ag_cache_bin(blocks->size)], 1,
+                                  memory_order_relaxed);
+    }
+}
+
+void ag_budget_keep_all(struct ag_device *device)
+{
+    atomic_store_explicit(&device->bound.off, true, memory_order_relaxed);
+}
+
+size_t ag_budget_largest(struct ag_context *context, size_t size)
+{
+    const struct ag_device *device = context->device;
+    uint64_t most = value_of(&device->bound.peak) / SHARE, now = value_of(&context->too_large);
+
+    if (most > device->total_bytes / DEVICE_SHARE)
+        most = device->total_bytes / DEVICE_SHARE;
+    if (most < AG_NATIVE_PAGE)
+        most = AG_NATIVE_PAGE; /* as much as the driver may add to a block */
+    most = most > now ? most - now : 0;
+    return size + (most > size / 8 ? most : size / 8);
+}
+
+/* By how much it is too large for a request of `size` bytes: up to an eighth, any block may be. */
+static uint64_t too_large(const struct ag_block *block, size_t size)
+{
+    uint64_t more = block->size > size ? block->size - size : 0;
+
+    return more > size / 8 ? more : 0;
+}
+
+void ag_budget_note_larger(const struct ag_block *block, size_t size)
+{
+    atomic_fetch_add_explicit(&block->context->too_large, too_large(block, size),
+                              memory_order_relaxed);
+}
+
+/* What was larger from the start counts as if it had been noted: never below 0. */
+void ag_budget_note_freed(const struct ag_block *block)
+{
+    size_t requested = atomic_load_explicit(&block->requested, memory_order_relaxed);
+    uint64_t less = too_large(block, ag_cache_block_size(requested));
+    uint64_t now = value_of(&block->context->too_large);
+
+    while (less && !atomic_compare_exchange_weak_explicit(
+                       &block->context->too_large, &now, now > less ? now - less : 0,
+                       memory_order_relaxed, memory_order_relaxed))
+        ;
 }
 
 /* --- memory without an address --- */

@@ -16,9 +16,8 @@
 
 #define LOOKED_AT 16u /* blocks of a bin looked at: large sizes share bins */
 
-/* Sizes in one bin differ by at most an eighth: the bin is the place of the highest bit, and the
- * three behind it. */
-static unsigned bin_of(size_t size)
+/* The bin is the place of the highest bit, and the three behind it. */
+unsigned ag_cache_bin(size_t size)
 {
     size_t at_least = size > AG_CACHE_SMALLEST ? size : AG_CACHE_SMALLEST;
     unsigned power = ag_log2(at_least);
@@ -138,7 +137,7 @@ static inline void account_out(struct ag_cache_shard *shard, const struct ag_blo
 
 static inline void put_in(struct ag_cache_shard *shard, struct ag_block *block)
 {
-    struct ag_block **bin = &shard->bins[bin_of(block->size)];
+    struct ag_block **bin = &shard->bins[ag_cache_bin(block->size)];
 
     block->next = *bin;
     *bin = block;
@@ -147,29 +146,58 @@ static inline void put_in(struct ag_cache_shard *shard, struct ag_block *block)
 
 /* --- out --- */
 
-/* With the shard's lock held. */
-static struct ag_block *take_from(struct ag_cache_shard *shard, size_t size,
+/* A way to choose a block of a shard. */
+typedef struct ag_block *take_function(struct ag_cache_shard *shard, size_t size, size_t most,
+                                       struct ag_mem_desc desc);
+
+static inline struct ag_block *take_out(struct ag_cache_shard *shard, struct ag_block **link)
+{
+    struct ag_block *block = *link;
+
+    *link = block->next;
+    block->next = NULL;
+    account_out(shard, block);
+    return block;
+}
+
+/* The last freed block that is from `size` to an eighth more. Shard locked. */
+static struct ag_block *take_from(struct ag_cache_shard *shard, size_t size, size_t most,
                                   struct ag_mem_desc desc)
 {
-    struct ag_block **link = &shard->bins[bin_of(size)];
+    struct ag_block **link = &shard->bins[ag_cache_bin(size)];
 
     for (unsigned i = 0; *link && i < LOOKED_AT; i++, link = &(*link)->next) {
-        struct ag_block *block = *link;
+        const struct ag_block *block = *link;
 
-        if (block->size < size || block->size - size > size / 8 ||
-            !ag_mem_desc_same(block->desc, desc))
-            continue;
-        *link = block->next;
-        block->next = NULL;
-        account_out(shard, block);
-        return block;
+        if (block->size >= size && block->size <= most && ag_mem_desc_same(block->desc, desc))
+            return take_out(shard, link);
+    }
+    return NULL;
+}
+
+/* One of the smallest blocks that are from `size` to `most`. Shard locked. */
+static struct ag_block *take_smallest_from(struct ag_cache_shard *shard, size_t size, size_t most,
+                                           struct ag_mem_desc desc)
+{
+    for (unsigned bin = ag_cache_bin(size); bin <= ag_cache_bin(most); bin++) {
+        struct ag_block **link = &shard->bins[bin], **best = NULL;
+
+        for (unsigned i = 0; *link && i < LOOKED_AT; i++, link = &(*link)->next) {
+            const struct ag_block *block = *link;
+
+            if (block->size >= size && block->size <= most &&
+                (!best || block->size < (*best)->size) && ag_mem_desc_same(block->desc, desc))
+                best = link;
+        }
+        if (best)
+            return take_out(shard, best);
     }
     return NULL;
 }
 
 /* Other threads' shards are looked at only if nobody is in them. */
 static struct ag_block *take_from_others(struct ag_cache *cache, unsigned own, size_t size,
-                                         struct ag_mem_desc desc)
+                                         size_t most, struct ag_mem_desc desc, take_function *take)
 {
     struct ag_block *block = NULL;
     unsigned n = n_used(cache), at = own;
@@ -182,13 +210,14 @@ static struct ag_block *take_from_others(struct ag_cache *cache, unsigned own, s
         if (at == own || value_of(&shard->bytes) < size || ag_spin_is_taken(&shard->lock) ||
             !ag_spin_try(&shard->lock))
             continue;
-        block = take_from(shard, size, desc);
+        block = take(shard, size, most, desc);
         ag_spin_release(&shard->lock);
     }
     return block;
 }
 
-struct ag_block *ag_cache_take(struct ag_cache *cache, size_t size, struct ag_mem_desc desc)
+static inline struct ag_block *take_by(take_function *take, struct ag_cache *cache, size_t size,
+                                       size_t most, struct ag_mem_desc desc)
 {
     unsigned own = ag_slot();
     struct ag_cache_shard *shard = &cache->shards[own];
@@ -196,10 +225,21 @@ struct ag_block *ag_cache_take(struct ag_cache *cache, size_t size, struct ag_me
 
     if (value_of(&shard->bytes) >= size) {
         ag_spin_take(&shard->lock);
-        block = take_from(shard, size, desc);
+        block = take(shard, size, most, desc);
         ag_spin_release(&shard->lock);
     }
-    return block ? block : take_from_others(cache, own, size, desc);
+    return block ? block : take_from_others(cache, own, size, most, desc, take);
+}
+
+struct ag_block *ag_cache_take(struct ag_cache *cache, size_t size, struct ag_mem_desc desc)
+{
+    return take_by(take_from, cache, size, size + size / 8, desc);
+}
+
+struct ag_block *ag_cache_take_smallest(struct ag_cache *cache, size_t size, size_t most,
+                                        struct ag_mem_desc desc)
+{
+    return take_by(take_smallest_from, cache, size, most, desc);
 }
 
 /* Where another thread is in the shard just now, ag_cache_take() waits for it. */
@@ -213,12 +253,10 @@ struct ag_block *ag_cache_take_last(struct ag_cache *cache, size_t size)
     shard = used_shard(cache);
     if (value_of(&shard->bytes) < size || !ag_spin_try(&shard->lock))
         return NULL;
-    bin = &shard->bins[bin_of(size)];
+    bin = &shard->bins[ag_cache_bin(size)];
     block = *bin;
     if (block && block->size == size && ag_mem_desc_is_plain_device(block->desc)) {
-        *bin = block->next;
-        block->next = NULL;
-        account_out(shard, block);
+        (void)take_out(shard, bin);
     } else {
         block = NULL;
     }
@@ -228,29 +266,45 @@ struct ag_block *ag_cache_take_last(struct ag_cache *cache, size_t size)
 
 enum which { ALL_BLOCKS, DEVICE_BLOCKS };
 
-/* Takes blocks out, large ones first, until at least `bytes` came together. Shard locked. */
+static struct ag_block **find(struct ag_cache_shard *shard, unsigned bin, uint64_t at_least,
+                              enum which which)
+{
+    struct ag_block **link = &shard->bins[bin];
+
+    while (*link && ((*link)->size < at_least ||
+                     (which == DEVICE_BLOCKS && !ag_mem_desc_is_on_device((*link)->desc))))
+        link = &(*link)->next;
+    return *link ? link : NULL;
+}
+
+/* The block to go where `bytes` are wanted: of those that are enough, one of the smallest, else one
+ * of the largest. There are none in the bins above *top. Shard locked. */
+static struct ag_block **next_out(struct ag_cache_shard *shard, uint64_t bytes, enum which which,
+                                  unsigned *top)
+{
+    struct ag_block **link = NULL;
+
+    for (unsigned bin = ag_cache_bin(bytes); bin <= *top && !link; bin++)
+        link = find(shard, bin, bytes, which);
+    while (!link && !(link = find(shard, *top, 0, which)) && *top)
+        --*top;
+    return link;
+}
+
+/* Takes blocks out until at least `bytes` came together. Shard locked. */
 static struct ag_block *evict(struct ag_cache_shard *shard, uint64_t bytes, enum which which,
                               uint64_t *ret_freed)
 {
-    struct ag_block *evicted = NULL;
+    struct ag_block *evicted = NULL, **link;
+    unsigned top = AG_CACHE_BINS - 1;
     uint64_t freed = 0;
 
-    for (unsigned bin = AG_CACHE_BINS; bin-- > 0 && freed < bytes;) {
-        struct ag_block **link = &shard->bins[bin];
+    while (freed < bytes && (link = next_out(shard, bytes - freed, which, &top))) {
+        struct ag_block *block = take_out(shard, link);
 
-        while (*link && freed < bytes) {
-            struct ag_block *block = *link;
-
-            if (which == DEVICE_BLOCKS && !ag_mem_desc_is_on_device(block->desc)) {
-                link = &block->next;
-                continue;
-            }
-            *link = block->next;
-            block->next = evicted;
-            evicted = block;
-            freed += block->size;
-            account_out(shard, block);
-        }
+        block->next = evicted;
+        evicted = block;
+        freed += block->size;
     }
     *ret_freed = freed;
     return evicted;
@@ -304,7 +358,7 @@ static uint64_t each_piece(struct ag_cache_shard *shard, uint64_t (*look)(struct
 {
     uint64_t sum = 0;
 
-    for (unsigned bin = 0; bin <= bin_of(ag_slab_largest()); bin++) {
+    for (unsigned bin = 0; bin <= ag_cache_bin(ag_slab_largest()); bin++) {
         for (struct ag_block *block = shard->bins[bin]; block; block = block->next)
             sum += ag_block_slab(block) ? look(ag_block_slab(block)) : 0;
     }
@@ -355,7 +409,7 @@ struct ag_block *ag_cache_evict_slab(struct ag_cache *cache, const struct ag_sla
         struct ag_cache_shard *shard = &cache->shards[i];
 
         ag_spin_take(&shard->lock);
-        for (unsigned bin = 0; bin <= bin_of(ag_slab_largest()); bin++) {
+        for (unsigned bin = 0; bin <= ag_cache_bin(ag_slab_largest()); bin++) {
             for (struct ag_block **link = &shard->bins[bin]; *link;) {
                 struct ag_block *block = *link;
 

@@ -74,6 +74,9 @@ static inline bool ag_cache_is_block_size(size_t size)
     return !(~(size - 1) & ag_cache_step_mask(size - 1));
 }
 
+/* The bin of a size, below AG_CACHE_BINS. Sizes in one bin differ by at most an eighth. */
+unsigned ag_cache_bin(size_t size);
+
 void ag_cache_init(struct ag_cache *cache);
 /* Bytes in all shards, and of them those that take room on the device. */
 uint64_t ag_cache_bytes(struct ag_cache *cache);
@@ -83,14 +86,17 @@ void ag_cache_prepare(struct ag_cache *cache);
 /* A block of that descriptor, of at least `size` (from ag_cache_block_size) and at most one eighth
  * more, or NULL. */
 struct ag_block *ag_cache_take(struct ag_cache *cache, size_t size, struct ag_mem_desc desc);
+/* The same, about the smallest of those that are from `size` to `most`. */
+struct ag_block *ag_cache_take_smallest(struct ag_cache *cache, size_t size, size_t most,
+                                        struct ag_mem_desc desc);
 /* A block of the calling thread's shard that is just so large, and the program cannot tell from
  * native, if the last one freed of its bin is; or NULL. */
 struct ag_block *ag_cache_take_last(struct ag_cache *cache, size_t size);
 /* Keeps `block` if that leaves at most `limit` bytes in the cache. Blocks that had to make room, or
  * `block` itself, come back linked by ->next, for the caller to give to the pool. */
 struct ag_block *ag_cache_keep(struct ag_cache *cache, struct ag_block *block, uint64_t limit);
-/* Takes out blocks that take room on the device until they have at least `bytes` together; linked
- * by ->next. */
+/* Takes out blocks that take room on the device until they have at least `bytes` together: one of
+ * the smallest that are enough alone, where there is one. Linked by ->next. */
 struct ag_block *ag_cache_evict(struct ag_cache *cache, uint64_t bytes);
 /* Of these, bytes of pieces of slabs. */
 uint64_t ag_cache_piece_bytes(struct ag_cache *cache);

@@ -126,7 +126,7 @@ static void give_up_cached(struct ag_context *context, void *data)
 
 bool ag_pressure_make_room(struct ag_device *device, size_t bytes)
 {
-    uint64_t taken = atomic_load_explicit(&device->budget_taken, memory_order_relaxed);
+    uint64_t taken = atomic_load_explicit(&device->taken, memory_order_relaxed);
     struct room room = {device, bytes};
 
     if (device->limit == UINT64_MAX || bytes > ag_budget_left(device) || ag_capture_is_open())

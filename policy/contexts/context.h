@@ -9,6 +9,7 @@
 
 #include "interpose/base/threads/once.h"
 #include "interpose/driver/abi.h"
+#include "policy/budget.h"
 #include "policy/cache.h"
 #include "policy/churn.h"
 #include "policy/order/fence.h"
@@ -32,9 +33,10 @@ struct ag_device {
     _Atomic int managed_state;
     CUmemoryPool managed_pool;
     CUresult managed_refusal;
-    uint64_t limit;       /* bytes the program may have; UINT64_MAX for no limit */
-    uint64_t cache_limit; /* bytes the cache of a context may hold */
-    _Atomic uint64_t budget_taken;
+    uint64_t limit;                /* bytes the program may have; UINT64_MAX for no limit */
+    uint64_t cache_limit;          /* bytes the cache of a context may hold */
+    _Atomic uint64_t taken;        /* bytes that we have of the driver: see budget.h */
+    struct ag_bound bound;         /* of blocks that are kept */
     _Atomic uint64_t small_native; /* bytes of native blocks smaller than AG_NATIVE_PAGE */
     /* Freed managed memory that the driver keeps for its own: see backend_managed.c. */
     _Atomic uint64_t managed_kept;
@@ -62,6 +64,7 @@ struct ag_context {
 
     struct ag_fence barrier;      /* of ordered frees */
     struct ag_fence mark;         /* of draining frees */
+    _Atomic uint64_t too_large;   /* bytes of blocks in use beyond their requests: see budget.h */
     _Atomic uint64_t host_waited; /* requests of the barrier that the host has waited for */
 
     struct ag_cache cache;

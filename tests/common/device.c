@@ -1,12 +1,14 @@
 /* The context and the kernels that the programs linked with the simulated driver use. */
 #include "tests/common/device.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "tests/common/context.h"
 #include "tests/common/say.h"
 
 CUfunction kernel_fill, kernel_check, kernel_speak;
+static CUfunction kernel_spin;
 
 static uint32_t word_arg(const struct sim_kernel_call *call, unsigned i)
 {
@@ -47,11 +49,19 @@ static void speak(const struct sim_kernel_call *call)
     say("kernel: %u", word_arg(call, 0));
 }
 
+static void spin(const struct sim_kernel_call *call)
+{
+    const _Atomic uint32_t *flag = *(_Atomic uint32_t *const *)call->args[0];
+
+    if (!atomic_load(flag))
+        sim_kernel_again();
+}
+
 CUcontext device_open(void)
 {
     static const size_t sizes[] = {sizeof(CUdeviceptr), sizeof(uint32_t), sizeof(uint32_t),
                                    sizeof(CUdeviceptr)};
-    static const size_t word = sizeof(uint32_t);
+    static const size_t word = sizeof(uint32_t), address = sizeof(void *);
     static const char image[64] = "any bytes";
     CUcontext context;
     CUmodule module;
@@ -59,11 +69,13 @@ CUcontext device_open(void)
     sim_register_kernel("fill", fill, 3, sizes);
     sim_register_kernel("check", check, 4, sizes);
     sim_register_kernel("speak", speak, 1, &word);
+    sim_register_kernel("spin", spin, 1, &address);
     context = context_open();
     OK(cuModuleLoadData(&module, image));
     OK(cuModuleGetFunction(&kernel_fill, module, "fill"));
     OK(cuModuleGetFunction(&kernel_check, module, "check"));
     OK(cuModuleGetFunction(&kernel_speak, module, "speak"));
+    OK(cuModuleGetFunction(&kernel_spin, module, "spin"));
     return context;
 }
 
@@ -79,6 +91,13 @@ void launch_check(CUstream stream, CUdeviceptr p, uint32_t n, uint32_t value, CU
     void *args[] = {&p, &n, &value, &result};
 
     OK(cuLaunchKernel(kernel_check, 1, 1, 1, 1, 1, 1, 0, stream, args, NULL));
+}
+
+void launch_spin(CUstream stream, const _Atomic uint32_t *flag)
+{
+    void *args[] = {&flag};
+
+    OK(cuLaunchKernel(kernel_spin, 1, 1, 1, 1, 1, 1, 0, stream, args, NULL));
 }
 
 void launch_speak(CUstream stream, uint32_t number)

@@ -19,6 +19,8 @@ extern CUfunction kernel_speak; /* number: prints "kernel: <number>" from the de
 void launch_fill(CUstream stream, CUdeviceptr p, uint32_t n, uint32_t value);
 void launch_check(CUstream stream, CUdeviceptr p, uint32_t n, uint32_t value, CUdeviceptr result);
 void launch_speak(CUstream stream, uint32_t number);
+/* A kernel that runs until the host has written something other than 0 to *flag. */
+void launch_spin(CUstream stream, const _Atomic uint32_t *flag);
 
 /* Words of [p, p + n) that are not value + i, read back by a copy. */
 uint32_t count_wrong(CUdeviceptr p, uint32_t n, uint32_t value);

@@ -4,8 +4,12 @@
  *     churn answers      ranges, attributes and free memory of a block that was kept
  *     churn exported     what the driver gave a handle of is nobody else's afterwards
  *     churn devices      frees on one device, allocations on the other
- *     churn threads N        N such turns in each of eight threads */
+ *     churn threads N        N such turns in each of eight threads
+ *     churn phases N         one block at a time beside one that stays, N sizes, each larger
+ *     churn too-large        blocks where the cache has only much larger ones
+ *     churn waits            an allocation while a kernel waits for the host */
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "tests/common/device.h"
@@ -13,6 +17,7 @@
 
 #define FEW 64
 #define KIB ((size_t)1 << 10)
+#define MIB (KIB << 10)
 
 static CUdeviceptr get(size_t bytes)
 {
@@ -178,6 +183,63 @@ static void devices(void)
     say("done");
 }
 
+static void phases(unsigned n)
+{
+    CUdeviceptr stays = get(40 * MIB);
+    unsigned wrong = 0, value;
+
+    OK(cuMemsetD32(stays + 40 * MIB - 4, n, 1));
+    for (unsigned i = 0; i < n; i++) {
+        size_t words = (10 + 3 * (i % 30)) * MIB / 4;
+        CUdeviceptr p = get(4 * words);
+
+        OK(cuMemsetD32(p + 4 * words - 4, i, 1));
+        OK(cuMemcpyDtoH(&value, p + 4 * words - 4, 4));
+        wrong += value != i;
+        OK(cuMemFree(p));
+    }
+    OK(cuMemcpyDtoH(&value, stays + 40 * MIB - 4, 4));
+    OK(cuMemFree(stays));
+    say("wrong: %u", wrong + (value != n));
+}
+
+/* Has at most 320 MiB; then 200, and blocks of 30 in the cache. */
+static void too_large(void)
+{
+    CUdeviceptr stays, blocks[4];
+
+    begin_churn();
+    stays = get(200 * MIB);
+    for (unsigned i = 0; i < 4; i++)
+        blocks[i] = get(30 * MIB);
+    for (unsigned i = 0; i < 4; i++)
+        OK(cuMemFree(blocks[i]));
+    for (unsigned i = 0; i < 4; i++)
+        blocks[i] = get(12 * MIB);
+    for (unsigned i = 0; i < 4; i++)
+        OK(cuMemFree(blocks[i]));
+    OK(cuMemFree(stays));
+    say("done");
+}
+
+static void waits(void)
+{
+    static _Atomic uint32_t flag;
+    CUdeviceptr p, stays;
+    CUstream stream;
+
+    begin_churn();
+    stays = get(MIB);
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    OK(cuMemFree(get(40 * MIB)));
+    launch_spin(stream, &flag);
+    SAY_CODE("more than may be kept", cuMemAlloc(&p, 60 * MIB));
+    atomic_store(&flag, 1);
+    OK(cuStreamSynchronize(stream));
+    OK(cuMemFree(p));
+    OK(cuMemFree(stays));
+}
+
 int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "";
@@ -195,6 +257,12 @@ int main(int argc, char **argv)
         devices();
     else if (!strcmp(what, "threads"))
         threads((unsigned)atoi(argv[2]));
+    else if (!strcmp(what, "phases"))
+        phases((unsigned)atoi(argv[2]));
+    else if (!strcmp(what, "too-large"))
+        too_large();
+    else if (!strcmp(what, "waits"))
+        waits();
     else
         return 86;
     return 0;

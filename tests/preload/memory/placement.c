@@ -210,15 +210,6 @@ static void threads(void)
     say("wrong: %u", atomic_load(&all_wrong));
 }
 
-/* Kernel spin(flag): until the host has written a word other than 0. */
-static void kernel_spin(const struct sim_kernel_call *call)
-{
-    const _Atomic uint32_t *flag = *(_Atomic uint32_t *const *)call->args[0];
-
-    if (!atomic_load(flag))
-        sim_kernel_again();
-}
-
 static CUdeviceptr freed_elsewhere;
 
 static void *free_elsewhere(void *unused)
@@ -233,25 +224,16 @@ static void *free_elsewhere(void *unused)
  * for. */
 static void waits(void)
 {
-    static const size_t sizes[] = {sizeof(void *)};
-    static const char image[64] = "any bytes";
     static _Atomic uint32_t flag;
-    _Atomic uint32_t *address = &flag;
-    void *args[] = {&address};
     CUdeviceptr held;
     pthread_t thread;
-    CUfunction spin;
-    CUmodule module;
     CUstream stream;
 
-    sim_register_kernel("spin", kernel_spin, 1, sizes);
-    OK(cuModuleLoadData(&module, image));
-    OK(cuModuleGetFunction(&spin, module, "spin"));
     OK(cuCtxGetCurrent(&context));
     OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     OK(cuMemAlloc(&held, 16 * MIB));
     OK(cuMemAlloc(&freed_elsewhere, 56 * MIB));
-    OK(cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, stream, args, NULL));
+    launch_spin(stream, &flag);
     OK(pthread_create(&thread, NULL, free_elsewhere, NULL));
     usleep(300000);
     OK(cuMemFree(0)); /* waits for nothing */

@@ -1,6 +1,7 @@
 # The default policy: native memory, kept from the first allocation after a free on, and a pool when it is worth it.
 
 import re
+import time
 
 from harness import EXACT, Case, main, preloaded, program, run
 
@@ -93,6 +94,33 @@ class Churn(Case):
         self.assertEqual((report['frees']['native'], report['ipc']['handles_given']), (3, 0))
         report = preloaded([COMMAND, 'exported']).report()
         self.assertEqual((report['frees']['native'], report['ipc']['handles_given']), (2, 1))
+
+    def test_what_is_kept_is_bounded(self):
+        # The program has 137 MiB at most, and freed blocks of 1,605 MiB, each of another size.
+        for settings in ({}, {'ALLOGRAFT_POLICY': 'pool'}, soon(1)):
+            for _, result in self.same([COMMAND, 'phases', '30'], [settings]):
+                cache = result.report()['cache']
+                self.assertLessEqual(cache['peak_bytes'], (137 * 11 // 10 + 2) << 20)
+                self.assertGreater(cache['blocks_returned'], 10)
+            # Where it goes round in all of them, for once more what it has.
+            for _, result in self.same([COMMAND, 'phases', '150'], [dict(settings, SIM_MEMORY='8GiB')]):
+                cache = result.report()['cache']
+                self.assertGreater(cache['peak_bytes'], (137 * 15 // 10) << 20)
+                self.assertLessEqual(cache['peak_bytes'], (137 * 21 // 10 + 2) << 20)
+
+    def test_blocks_in_use_are_not_much_too_large(self):
+        # Of blocks of 12 MiB, where the cache has some of 30, one may be too large, by a tenth of what the program has
+        # had; none by more than a 64th of the device.
+        for memory, hits in (('4GiB', 1), ('1GiB', 0)):
+            settings = {'SIM_MEMORY': memory, 'ALLOGRAFT_CACHE': 'max'}
+            cache = preloaded([COMMAND, 'too-large'], settings).report()['cache']
+            self.assertEqual((cache['hits'], cache['blocks_returned']), (hits, 1))
+
+    def test_a_kernel_that_waits_for_the_host(self):
+        # Natively an allocation does not wait for it; ours waits for the driver to take a block back, but not for long.
+        began = time.monotonic()
+        self.same([COMMAND, 'waits'], DEVICE + [soon(1)])
+        self.assertLess(time.monotonic() - began, 10)
 
     def test_no_pool_where_the_device_has_none(self):
         result = preloaded([COMMAND, 'turns', '400'], dict(soon(60), SIM_FAIL='cuMemPoolCreate:0:801'))

@@ -121,6 +121,27 @@ static void serves(void)
     free(cache);
 }
 
+/* What goes: one of the smallest that are enough; where none is, the largest and what then is. */
+static void evicts_what_is_enough(void)
+{
+    static const size_t sizes[] = {4 * MIB, 2 * MIB, 16 * MIB, 3 * MIB};
+    struct ag_cache *cache = new_cache();
+    struct ag_block *blocks[N_OF(sizes)], *out;
+
+    for (size_t i = 0; i < N_OF(sizes); i++) {
+        blocks[i] = block_of(sizes[i]);
+        CHECK(!ag_cache_keep(cache, blocks[i], GIB));
+    }
+    out = ag_cache_evict(cache, 2 * MIB + 1);
+    CHECK(out == blocks[3] && !out->next);
+    out = ag_cache_evict(cache, 17 * MIB);
+    CHECK(length(out) == 2 && bytes_in(cache) == 4 * MIB); /* 16 and 2 */
+    CHECK(ag_cache_evict(cache, 5 * MIB) == blocks[0] && !bytes_in(cache));
+    for (size_t i = 0; i < N_OF(sizes); i++)
+        free(blocks[i]);
+    free(cache);
+}
+
 /* Native memory and memory of a pool serve the same requests; nothing else serves them. */
 static void native_and_pool(void)
 {
@@ -295,6 +316,32 @@ static void threads_leave_all(void)
     free(cache);
 }
 
+/* The smallest that is large enough and not too large, of any bin; another thread's last. */
+static void serves_by_the_smallest(void)
+{
+    static const size_t sizes[] = {4 * MIB, 2 * MIB, 9 * MIB, 3 * MIB};
+    const struct ag_mem_desc plain = {.source = AG_SOURCE_PLAIN};
+    struct ag_cache *cache = new_cache();
+    struct ag_block *blocks[N_OF(sizes)];
+
+    for (size_t i = 0; i < N_OF(sizes); i++) {
+        blocks[i] = block_of(sizes[i]);
+        if (i)
+            CHECK(!ag_cache_keep(cache, blocks[i], GIB));
+    }
+    CHECK(!in_a_thread(cache, blocks[0], GIB, 0));
+    CHECK(!ag_cache_take_smallest(cache, MIB, 2 * MIB - 1, desc));
+    CHECK(!ag_cache_take_smallest(cache, 10 * MIB, SIZE_MAX, desc));
+    CHECK(!ag_cache_take_smallest(cache, MIB, SIZE_MAX, plain));
+    CHECK(ag_cache_take_smallest(cache, MIB, 2 * MIB, desc) == blocks[1]);
+    CHECK(ag_cache_take_smallest(cache, MIB, SIZE_MAX, desc) == blocks[3]);
+    CHECK(ag_cache_take_smallest(cache, MIB, 8 * MIB, desc) == blocks[0]); /* of another thread */
+    CHECK(ag_cache_take_smallest(cache, 5 * MIB, 9 * MIB, desc) == blocks[2] && !bytes_in(cache));
+    for (size_t i = 0; i < N_OF(sizes); i++)
+        free(blocks[i]);
+    free(cache);
+}
+
 /* A block that another thread asks to keep is one that the cache has had: once it is in, neither
  * thread has to ask again, though never both blocks were in. */
 static void who_waits_counts(void)
@@ -410,6 +457,8 @@ int main(void)
 {
     sizes_fit();
     serves();
+    serves_by_the_smallest();
+    evicts_what_is_enough();
     native_and_pool();
     room();
     finds_every_size();
