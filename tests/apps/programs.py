@@ -109,7 +109,7 @@ PROGRAMS = {
         "cuda-samples",
         ("0_Introduction/mergeSort", "c", ""),
         ("0_Introduction/vectorAdd", "c", ""),
-        ("0_Introduction/simpleStreams", "de", ""),
+        ("0_Introduction/simpleStreams", "de", "", {"noise": ["^(memcopy|kernel|non-streamed|4 streams):"]}),
         ("0_Introduction/simpleMultiCopy", "de", ""),
         ("0_Introduction/asyncAPI", "ce", ""),
         ("2_Concepts_and_Techniques/segmentationTreeThrust", "a", "",

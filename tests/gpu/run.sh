@@ -121,6 +121,7 @@ cufile_checks
 nccl_checks
 wait "$programs" || { cat "$OUT/build.log"; echo "the programs could not be built"; exit 1; }
 
+ipc_checks
 same_output_checks
 rules_checks
 guard_checks
@@ -132,12 +133,15 @@ api_background_checks
 control_background_checks
 launch_background_checks
 graph_background_checks
+graph_framework_background_checks
 capture_checks
 several_gpu_checks
 sanitizer_checks
 report_checks
-ipc_checks
-life_checks
+pools_background_checks
+managed_background_checks
+wait_for_background
+life_checks # beside kernels that do not end
 wait_for_background
 
 # From here on nothing runs beside a check that measures time or memory.

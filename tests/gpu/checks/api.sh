@@ -19,10 +19,32 @@ same_rules() {
     cat "$OUT/$TAG.rules"
 }
 
+# What is kept beside the blocks in use: a tenth, and the driver's pages.
+kept_little() {
+    run_native -- "$BIN/kept" || { died native $?; return 1; }
+    run_with "$@" -- "$BIN/kept" || { died with $?; return 1; }
+    silent || return 1
+    cat "$OUT/$TAG.native.out" "$OUT/$TAG.with.out" | awk '
+        $1 == "held_mib" { n = with; with = $2 }
+        $1 == "wrong" { wrong += $2 }
+        END { printf "%d MiB natively, %d with, %d wrong words\n", n, with, wrong
+            exit !(n && with <= 1.1 * n + 40 && !wrong) }' # the pool grows by 32 MiB
+}
+
+# The device waits for what the host does after its allocation: that waits for the driver, but not for long.
+kept_while_waiting() {
+    holds 'coverage.redirected > 0' -- "$@" -- "$BIN/kept" waits || return 1
+    awk '$1 == "waited_ms" { exit !($2 <= 400) }' "$OUT/$TAG.with.out"
+}
+
 # These look at how much memory is free or take all of it: one after the other.
 api_checks() {
     check api/getinfo holds 'coverage.redirected > 0' -- -- "$BIN/getinfo"
     check api/getinfo-sync holds 'coverage.redirected > 0' -- ALLOGRAFT_FREE=sync -- "$BIN/getinfo"
+    check api/kept kept_little
+    check api/kept-pool kept_little ALLOGRAFT_POLICY=pool
+    check api/kept-waits kept_while_waiting
+    check api/kept-waits-pool kept_while_waiting ALLOGRAFT_POLICY=pool
     check api/reset same_output -- "$BIN/reset"
     check api/contexts same_output -- "$BIN/contexts" "$BIN/driver_kernels.fatbin"
     check api/out-of-memory holds 'coverage.redirected > 0' \

@@ -284,7 +284,7 @@ graph_cost_checks() {
 torch_in_turn() {
     local file=$1 iteration TAG LIMIT_S=240 status iterations=$SPEED_ITERATIONS
     shift
-    [[ $QUICK && ${*: -1} != turns ]] && iterations=1 # a minute each, and no bound is set
+    [[ $QUICK ]] && iterations=1 # half a minute each; steps take turns within it
     for ((iteration = 1; iteration <= iterations; iteration++)); do
         TAG=$file.$iteration
         LEAVE_OUT=step_ms same_output "$1" -- python3 "$HERE/frameworks/torch_replay.py" "${@:2}" >"$OUT/$TAG.verdict"
@@ -300,23 +300,29 @@ torch_in_turn() {
     echo "$(report replay.replayed) of $(report replay.operations) replayed, $(report replay.nodes_updated) updates"
 }
 
-# framework_in_turn CONDITION COMMAND...: the same output, a report that fulfils the condition, and how long the
-# process took.
-framework_in_turn() {
+# same_framework CONDITION COMMAND...: the same output, and a report that fulfils the condition.
+same_framework() {
     # shellcheck disable=SC2034  # read by run_as
-    local condition=$1 start middle end status LIMIT_S=200
+    local condition=$1 status LIMIT_S=200
     shift
-    start=$(date +%s%N)
     run_native -- "$@"
     status=$?
-    middle=$(date +%s%N)
     ((status == STATUS_SKIP)) && { echo "not possible here"; return "$STATUS_SKIP"; }
     ((status == 0)) || { died native $status; return 1; }
     run_with "${REPLAY[@]}" -- "$@" || { died with $?; return 1; }
-    end=$(date +%s%N)
     compare_output && silent && report "$condition" || return 1
-    echo "$(wc -l <"$OUT/$TAG.with.out") lines equal, $(report replay.replayed) of $(report replay.operations) replayed," \
-        "$(((middle - start) / 1000000)) ms, replayed $(((end - middle) / 1000000)) ms"
+    echo "$(wc -l <"$OUT/$TAG.with.out") lines equal, $(report replay.replayed) of $(report replay.operations) replayed"
+}
+
+graph_framework_background_checks() {
+    local seen='replay.replayed > 0'
+    background check graph-py/torch-train same_framework "$seen" python3 "$HERE/frameworks/torch_train.py"
+    background check graph-py/torch-graphs same_framework "$seen" python3 "$HERE/frameworks/torch_graphs.py" graphs
+    # By default XLA makes graphs of its own of a jitted step, which leaves single operations between waits.
+    background check graph-py/jax same_framework 'replay.operations > 0' python3 "$HERE/frameworks/jax_loop.py"
+    background check graph-py/jax-kernels same_framework "$seen" python3 "$HERE/frameworks/jax_loop.py" kernels
+    background check graph-py/cupy same_framework "$seen" python3 "$HERE/frameworks/cupy_loop.py"
+    background check graph-py/triton same_framework "$seen" python3 "$HERE/frameworks/triton_kernel.py"
 }
 
 graph_framework_checks() {
@@ -334,14 +340,6 @@ graph_framework_checks() {
             check graph-py/torch-resnet-unwaited judge graph-torch-turns step_ms_resnet_unwaited_plain_to_marked 'w >= 1.02'
         fi
     fi
-    local seen='replay.replayed > 0'
-    check graph-py/torch-train framework_in_turn "$seen" python3 "$HERE/frameworks/torch_train.py"
-    check graph-py/torch-graphs framework_in_turn "$seen" python3 "$HERE/frameworks/torch_graphs.py" graphs
-    # By default XLA makes graphs of its own of a jitted step, which leaves single operations between waits.
-    check graph-py/jax framework_in_turn 'replay.operations > 0' python3 "$HERE/frameworks/jax_loop.py"
-    check graph-py/jax-kernels framework_in_turn "$seen" python3 "$HERE/frameworks/jax_loop.py" kernels
-    check graph-py/cupy framework_in_turn "$seen" python3 "$HERE/frameworks/cupy_loop.py"
-    check graph-py/triton framework_in_turn "$seen" python3 "$HERE/frameworks/triton_kernel.py"
 }
 
 # A host that is busy otherwise makes the native run late: only then it is asked again.

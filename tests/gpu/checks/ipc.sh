@@ -41,7 +41,6 @@ ipc_checks() {
     background check ipc/torch same_lives ALLOGRAFT_POLICY=pool -- python3 "$HERE/frameworks/torch_share.py" 0
     background check ipc/torch-auto mixed_lives -- python3 "$HERE/frameworks/torch_share.py" 0
     background check ipc/torch-other-device same_lives ALLOGRAFT_POLICY=pool -- python3 "$HERE/frameworks/torch_share.py" 1
-    wait_for_background
 }
 
 # The handle of a process that has ended: the driver's error, and one line that says what to do.

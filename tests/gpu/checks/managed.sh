@@ -153,6 +153,12 @@ spilled_torch() {
     report 'pressure.spilled > 0'
 }
 
+managed_background_checks() {
+    background check spill/torch-retry retried
+    background check spill/torch-retry-managed retried ALLOGRAFT_POLICY=managed
+    background check spill/torch spilled_torch
+}
+
 # Nothing may run beside these: they measure.
 managed_checks() {
     managed_speed_checks
@@ -162,7 +168,4 @@ managed_checks() {
     check spill/error limited
     check spill/unspill unspilled 1
     check spill/no-unspill unspilled 0
-    check spill/torch-retry retried
-    check spill/torch-retry-managed retried ALLOGRAFT_POLICY=managed
-    check spill/torch spilled_torch
 }

@@ -37,13 +37,16 @@ pools_in_turn() {
     echo "medians of $SPEED_ITERATIONS iterations"
 }
 
+pools_background_checks() {
+    background check pools/bytes same_pools
+    background check pools/bytes-kept same_pools ALLOGRAFT_APP_POOL_KEEP=max
+    background check pools/bytes-managed same_managed
+    background check pools/torch same_torch 'app_pools.*.allocs > 1000'
+    background check pools/torch-managed same_torch 'async.managed > 1000' ALLOGRAFT_RULES='*:async=managed'
+}
+
 # Nothing may run beside these: they measure.
 pools_checks() {
-    check pools/bytes same_pools
-    check pools/bytes-kept same_pools ALLOGRAFT_APP_POOL_KEEP=max
-    check pools/bytes-managed same_managed
-    check pools/torch same_torch 'app_pools.*.allocs > 1000'
-    check pools/torch-managed same_torch 'async.managed > 1000' ALLOGRAFT_RULES='*:async=managed'
     if any_wanted pools/cost{,-measured}; then
         ONLY="" check pools/cost-measured pools_in_turn pools-pairs pairs
         check pools/cost judge pools-pairs pair_64kib_ns 'w <= 1.05 * n + 80'
