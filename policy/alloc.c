@@ -403,6 +403,13 @@ static bool give_back(struct ag_context *context, struct ag_block *blocks, uint6
     return all;
 }
 
+/* Does plain device memory of that descriptor stay with us when the program frees it? */
+static bool is_kept(const struct ag_device *device, struct ag_mem_desc desc)
+{
+    return desc.source == AG_SOURCE_POOL ||
+           (desc.source == AG_SOURCE_CACHED && ag_churn_is_on(&device->churn));
+}
+
 #define GIVE_BACK_NS 200000000u /* more than most programs submit ahead */
 
 /* The cache has no block of `size`. NULL: the driver is to be asked, and what the cache has is no
@@ -454,7 +461,7 @@ static CUresult take_fresh(struct ag_context *context, struct ag_mem_desc desc, 
         result = cut(context, desc, piece, ret_block);
     if (result != CUDA_ERROR_OUT_OF_MEMORY)
         return result;
-    if (ag_mem_desc_is_plain_device(desc)) {
+    if (is_kept(context->device, desc)) {
         *ret_block = take_within_bound(context, desc, size);
         if (*ret_block)
             return take_cached(context, *ret_block);

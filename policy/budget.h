@@ -75,7 +75,7 @@ void ag_budget_begin_child(void);
  * The wait has an end, since the device may be waiting for the very thread that allocates. Where it
  * was in vain once, all is kept from then on. */
 struct ag_bound {
-    _Atomic uint64_t peak;  /* most bytes in use */
+    _Atomic uint64_t peak;  /* most bytes in use, since freed blocks are kept */
     _Atomic uint64_t extra; /* what may come in addition */
     _Atomic bool off;
     /* Of each bin of the cache: blocks given back, and not asked for since; how often one was. */
