@@ -40,6 +40,7 @@
 #include "policy/order/capture.h"
 #include "policy/order/free.h"
 #include "policy/order/host_wait.h"
+#include "policy/order/private_stream.h"
 #include "policy/pressure.h"
 #include "policy/slab.h"
 
@@ -412,6 +413,23 @@ static bool is_kept(const struct ag_device *device, struct ag_mem_desc desc)
 
 #define GIVE_BACK_NS 200000000u /* more than most programs submit ahead */
 
+/* The same, to the device: blocks of a pool may be of no size that it has a use for either. */
+static bool give_back_for_good(struct ag_context *context, struct ag_block *blocks)
+{
+    bool pooled = false, all;
+
+    ag_budget_note_given_back(blocks);
+    for (const struct ag_block *block = blocks; block; block = block->next)
+        pooled |= block->desc.source == AG_SOURCE_POOL;
+    all = give_back(context, blocks, GIVE_BACK_NS);
+    if (!pooled)
+        return all;
+    if (ag_private_stream_wait(context, GIVE_BACK_NS) == CUDA_ERROR_NOT_READY)
+        return false;
+    ag_pool_trim_own(context->device);
+    return all;
+}
+
 /* The cache has no block of `size`. NULL: the driver is to be asked, and what the cache has is no
  * more than it may have then. */
 static struct ag_block *take_within_bound(struct ag_context *context, struct ag_mem_desc desc,
@@ -430,8 +448,7 @@ static struct ag_block *take_within_bound(struct ag_context *context, struct ag_
         return block;
     }
     out = ag_cache_evict(&context->cache, excess);
-    ag_budget_note_given_back(out);
-    if (!give_back(context, out, GIVE_BACK_NS) && !ag_capture_is_open())
+    if (!give_back_for_good(context, out) && !ag_capture_is_open())
         ag_budget_keep_all(context->device);
     return NULL;
 }

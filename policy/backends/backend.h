@@ -32,6 +32,8 @@ CUresult ag_pool_allocate(struct ag_context *context, CUmemoryPool pool, size_t 
                           CUdeviceptr *ret_address, size_t *ret_size);
 /* Gives what our pools hold unused back to the device. */
 void ag_pool_trim(struct ag_device *device);
+/* The same, of the pool that is not managed. */
+void ag_pool_trim_own(struct ag_device *device);
 /* Bytes that our pools hold from the device and nobody uses. */
 uint64_t ag_pool_idle(struct ag_device *device);
 /* What a pool of ours on the device needs, new as it is: it keeps `keep` for later, at most what

@@ -138,10 +138,15 @@ static bool has_pool(struct ag_device *device)
     return ag_once_is_done(&device->pool_state);
 }
 
-void ag_pool_trim(struct ag_device *device)
+void ag_pool_trim_own(struct ag_device *device)
 {
     if (has_pool(device) && ag_cu.cuMemPoolTrimTo)
         (void)ag_cu.cuMemPoolTrimTo(device->pool, 0);
+}
+
+void ag_pool_trim(struct ag_device *device)
+{
+    ag_pool_trim_own(device);
     ag_managed_pool_trim(device);
 }
 

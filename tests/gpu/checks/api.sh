@@ -28,7 +28,7 @@ kept_little() {
         $1 == "held_mib" { n = with; with = $2 }
         $1 == "wrong" { wrong += $2 }
         END { printf "%d MiB natively, %d with, %d wrong words\n", n, with, wrong
-            exit !(n && with <= 1.1 * n + 40 && !wrong) }' # the pool grows by 32 MiB
+            exit !(n && with <= 1.1 * n + 40 && !wrong) }' # a pool grows by 32 MiB
 }
 
 # The device waits for what the host does after its allocation: that waits for the driver, but not for long.

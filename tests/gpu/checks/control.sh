@@ -54,7 +54,6 @@ control_background_checks() {
     background check control/compat-scripts control compat_scripts.py
     background check control/compat-random control compat_iterations.py random
     background check control/compat-failed control compat_iterations.py failed
-    background check control/compat-graphs control compat_graphs.py
 }
 
 # These measure time, or how much memory is free.
@@ -67,5 +66,6 @@ control_checks() {
     check control/ring control api_ring.py
     check control/compat-unified control_limited compat_unified.py
     check control/compat-transfer control compat_transfer.py
+    check control/compat-graphs control compat_graphs.py
     check control/compat-iterations control_at_once compat_iterations.py losses
 }

@@ -75,7 +75,7 @@ value() {
 
 # A process that allocates little, that often each way. A host may be a third slower
 # for a second, which comes to one way by chance (of 15 processes each way on an H200: 1619 to 1660 us, or 1811 to 2346): the quicker half.
-FIRST_PROCESSES=$([[ $QUICK ]] && echo 9 || echo 21)
+FIRST_PROCESSES=21
 measure_first() {
     local i TAG
     for ((i = 1; i <= FIRST_PROCESSES; i++)); do

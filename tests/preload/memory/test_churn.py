@@ -102,6 +102,9 @@ class Churn(Case):
                 cache = result.report()['cache']
                 self.assertLessEqual(cache['peak_bytes'], (137 * 11 // 10 + 2) << 20)
                 self.assertGreater(cache['blocks_returned'], 10)
+            # The pool, too, holds no more: there is room on a device of 300 MiB.
+            result = preloaded([COMMAND, 'phases', '30'], dict(settings, SIM_MEMORY='300MiB', ALLOGRAFT_CACHE='max'))
+            self.assertEqual(result.report()['pressure']['trimmed'], 0)
             # Where it goes round in all of them, for once more what it has.
             for _, result in self.same([COMMAND, 'phases', '150'], [dict(settings, SIM_MEMORY='8GiB')]):
                 cache = result.report()['cache']
