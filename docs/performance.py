@@ -37,6 +37,7 @@ DOCS = os.path.dirname(os.path.abspath(__file__))
 FRAME = os.path.join(DOCS, "performance.md.in")
 PAGE = os.path.join(DOCS, "performance.md")
 IMAGES = os.path.join(DOCS, "images")
+SAID_BY_OTHERS = re.compile(r" trace_x\d+_(ms|asked_bytes)$")  # what _ns is times the operations; the same for all
 DIRECTIVE = re.compile(r"<!-- (table|chart|text|slower|apps|bench|runs)\b([^\n]*?)(?:\n(.*?))?-->\n", re.S)
 INLINE = re.compile(r"\{([\w .-]+/\w+\.[^{}]+)\}")
 BORROWED = re.compile(r"<!-- figures: (\w+) -->\n.*?<!-- end of figures -->\n", re.S)
@@ -224,6 +225,8 @@ class Page:
             return "Not measured yet.\n"
         rows, who = [], []
         for name in self.results.run_of("bench")["tables"]["bench"]["rows"]:
+            if SAID_BY_OTHERS.search(name):
+                continue
             row = self.results.row("bench/" + name)
             who += [one for one in row if one not in who]
             peers = [figure for one, figure in row.items() if one not in OURS + ("native",)]
