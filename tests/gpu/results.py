@@ -3,6 +3,7 @@
 
 usage: results.py --begin OUT GPU ITERATIONS [OPTION]...   writes OUT/machine.json: where and of what the run is;
                                                            GPU is nvidia-smi's line `name, driver`
+       results.py --resume OUT                             is OUT a run of these sources that can go on?
        results.py OUT                                      writes OUT/results.json of that, of OUT/figures, of the
                                                            OUT/*.values beside it, and of OUT/verdicts
 
@@ -55,6 +56,16 @@ def begin(folder, gpu, iterations, options):
         json.dump(machine, file, indent=1)
 
 
+def resumable(folder):
+    """None, or why not."""
+    try:
+        with open(os.path.join(folder, "machine.json"), encoding="utf-8") as file:
+            begun = json.load(file)["commit"]
+    except FileNotFoundError:
+        return f"there is no run to resume in {folder}"
+    return None if begun == commit() else f"{folder} is a run of {begun}, and this is {commit()}"
+
+
 def lines(path):
     if not os.path.exists(path):
         return []
@@ -103,6 +114,8 @@ def main():
     if sys.argv[1] == "--begin":
         begin(sys.argv[2], sys.argv[3], sys.argv[4], sys.argv[5:])
         return
+    if sys.argv[1] == "--resume":
+        sys.exit(resumable(sys.argv[2]))
     folder = sys.argv[1]
     with open(os.path.join(folder, "machine.json"), encoding="utf-8") as file:
         results = json.load(file)

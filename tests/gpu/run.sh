@@ -2,9 +2,11 @@
 # The GPU suite: builds the library and every program, runs every check, prints a line for each,
 # the measured figures and a last line `N passed, N failed, N skipped`. BUILD_DIR/gpu-out/results.json has them all.
 #
-# usage: run.sh [--quick] [--only PATTERN] [BUILD_DIR]
+# usage: run.sh [--quick] [--only PATTERN] [--resume] [BUILD_DIR]
 #   --quick    a short soak and fewer iterations of measuring
 #   --only     only the checks whose name contains the pattern, for example order/ or torch
+#   --resume   only the checks without a verdict, of a run of the same commit that was cut short, whose BUILD_DIR/gpu-out
+#              is there
 #   BUILD_DIR  where the library is built, default build; programs and output go below it
 #
 # Exit status: 0 no check failed, 1 some did or nothing could be built, 77 no GPU here.
@@ -12,7 +14,7 @@ set -u
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 ROOT=$(cd "$HERE/../.." && pwd)
 # shellcheck disable=SC2034  # read by the files under checks/
-ONLY="" QUICK="" SOAK_S=30 SPEED_ITERATIONS=5 BUILD=build
+ONLY="" QUICK="" RESUME="" SOAK_S=30 SPEED_ITERATIONS=5 BUILD=build
 
 usage() {
     sed -n '/^# usage/,/^# Exit/p' "$0" | sed 's/^# \{0,1\}//' >&2
@@ -27,6 +29,7 @@ while (($#)); do
             ONLY=$2
             shift
             ;;
+        --resume) RESUME=--resume ;;
         -*) usage ;;
         *) BUILD=$1 ;;
     esac
@@ -81,6 +84,11 @@ build_library() {
         { tail -n 40 "$OUT/ninja.log"; return 1; }
 }
 
+# phase WHAT: for whoever watches, and for who wonders where the time went.
+phase() {
+    echo "-- $1, from $SECONDS s on"
+}
+
 finish() {
     local word counts=()
     [[ -f $OUT/figures ]] && printf '\n' && awk -F '\t' -v OFS='  ' \
@@ -100,10 +108,15 @@ finish() {
 }
 
 find_gpu
-rm -rf "$OUT"
-mkdir -p "$OUT" "$BIN" || exit 1
-: >"$OUT/verdicts"
-python3 "$HERE/results.py" --begin "$OUT" "$(head -n1 <<<"$GPU")" "$SPEED_ITERATIONS" $QUICK ${ONLY:+--only "$ONLY"} || exit 1
+mkdir -p "$BIN" || exit 1
+if [[ $RESUME ]]; then
+    python3 "$HERE/results.py" --resume "$OUT" || exit 1
+else
+    rm -rf "$OUT"
+    mkdir -p "$OUT" || exit 1
+    : >"$OUT/verdicts"
+    python3 "$HERE/results.py" --begin "$OUT" "$(head -n1 <<<"$GPU")" "$SPEED_ITERATIONS" $QUICK ${ONLY:+--only "$ONLY"} || exit 1
+fi
 . "$HERE/lib.sh"
 for file in "$HERE"/checks/*.sh; do
     . "$file"
@@ -115,6 +128,7 @@ programs=$!
 build_library || { echo "the library could not be built"; exit 1; }
 
 # Frameworks take long to start and need none of the programs: they go on while these are built.
+phase "what only compares"
 same_framework_checks
 capture_framework_checks
 cufile_checks
@@ -145,6 +159,7 @@ life_checks # beside kernels that do not end
 wait_for_background
 
 # From here on nothing runs beside a check that measures time or memory.
+phase "what measures"
 inert_checks
 holders_cost_checks
 own_graphs_checks
@@ -154,7 +169,9 @@ speed_checks
 guard_speed_checks
 managed_checks
 launch_checks
+phase "what measures replay"
 graph_checks
+phase "what measures pools and the control API"
 pools_checks
 control_checks
 soak_checks
