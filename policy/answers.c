@@ -71,12 +71,19 @@ static bool look(CUdeviceptr address, struct ag_block_seen *ret_copy, size_t *re
     return true;
 }
 
+/* Does the driver know the block as the program does? Not one that got room for a guard, which then
+ * failed. */
+static bool is_as_native(const struct ag_block_seen *block)
+{
+    return block->desc.source == AG_SOURCE_NATIVE && !block->guarded &&
+           block->size == block->requested;
+}
+
 static enum found find(CUdeviceptr address, struct ag_block_seen *ret_copy)
 {
     size_t offset;
 
-    if (!look(address, ret_copy, &offset) ||
-        (ret_copy->desc.source == AG_SOURCE_NATIVE && !ret_copy->guarded))
+    if (!look(address, ret_copy, &offset) || is_as_native(ret_copy))
         return FOUND_NOTHING;
     if (ret_copy->state == AG_BLOCK_KEPT || offset >= ret_copy->requested)
         return FOUND_FREED;
@@ -88,8 +95,7 @@ bool ag_answer_redirected(CUdeviceptr address, struct ag_block_seen *ret_copy)
     size_t offset;
 
     return address && look(address, ret_copy, &offset) && ret_copy->state == AG_BLOCK_LIVE &&
-           (ret_copy->desc.source != AG_SOURCE_NATIVE || ret_copy->guarded) &&
-           offset < ret_copy->requested;
+           !is_as_native(ret_copy) && offset < ret_copy->requested;
 }
 
 /* Nobody gets any of the piece's slab from now on. */

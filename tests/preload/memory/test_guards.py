@@ -168,6 +168,18 @@ class Guards(Case):
         self.assertEqual(counted['guarded'], 0)
         self.assertGreater(counted['unguarded_failed'], 160)
 
+    def test_canaries_that_cannot_be_written(self):
+        # As when another thread begins a capture meanwhile: the room for them is not the program's all the same.
+        native = run([COMMAND, 'clean']).out
+        for policy in POLICIES:
+            fails = {'SIM_FAIL': 'cuMemcpyHtoDAsync_v2:0:1', 'ALLOGRAFT_POLICY': policy}
+            result = preloaded([COMMAND, 'clean'], dict(fails, ALLOGRAFT_GUARD='canary'))
+            if policy != 'managed':
+                self.assertEqual(result.out, native, policy)
+            counted = result.report()['guard']
+            self.assertEqual(counted['guarded'], 0)
+            self.assertGreater(counted['unguarded_failed'], 100)
+
     def test_the_text_report_begins_with_them(self):
         result = preloaded([COMMAND, 'behind'], {'ALLOGRAFT_GUARD': 'canary', 'ALLOGRAFT_STATS': 'stderr'}, stats=None)
         self.assertRegex(result.err, re.compile(
