@@ -388,20 +388,13 @@ static void count_returned(const struct ag_block *blocks)
 static bool give_back(struct ag_context *context, struct ag_block *blocks, uint64_t timeout_ns)
 {
     struct ag_block *stay;
-    bool all;
 
     blocks = ag_backend_return_pieces(blocks);
     count_returned(blocks);
     ag_timing_is_slow();
     stay = ag_backend_release(context, blocks, timeout_ns);
-    all = !stay;
-    while (stay) {
-        struct ag_block *next = stay->next;
-
-        (void)ag_cache_keep(&context->cache, stay, UINT64_MAX);
-        stay = next;
-    }
-    return all;
+    ag_cache_keep_all(&context->cache, stay);
+    return !stay;
 }
 
 /* Does plain device memory of that descriptor stay with us when the program frees it? */

@@ -3,6 +3,7 @@
 
 #include "interpose/base/arena.h"
 #include "interpose/base/map.h"
+#include "interpose/base/raise.h"
 #include "interpose/base/threads/lock.h"
 #include "policy/app/app_pools.h"
 #include "policy/contexts/context.h"
@@ -101,18 +102,6 @@ static uint64_t value_of(const _Atomic uint64_t *bytes)
     return atomic_load_explicit(bytes, memory_order_relaxed);
 }
 
-/* What another context's cache has counts as in use, so it is never too little. */
-static uint64_t peak_with(struct ag_bound *bound, uint64_t in_use)
-{
-    uint64_t peak = value_of(&bound->peak);
-
-    while (peak < in_use &&
-           !atomic_compare_exchange_weak_explicit(&bound->peak, &peak, in_use, memory_order_relaxed,
-                                                  memory_order_relaxed))
-        ;
-    return peak > in_use ? peak : in_use;
-}
-
 /* Is it a size that was given back, and that the program asks for again and again? */
 static bool is_asked_again(struct ag_bound *bound, size_t size)
 {
@@ -141,7 +130,9 @@ uint64_t ag_budget_excess(struct ag_context *context, size_t size)
         return 0;
     if (is_asked_again(bound, size))
         atomic_fetch_add_explicit(&bound->extra, size, memory_order_relaxed);
-    peak = peak_with(bound, taken > idle ? taken - idle : 0);
+    /* What another context's cache has counts as in use, so that is never too little. */
+    ag_raise_to(&bound->peak, taken > idle ? taken - idle : 0);
+    peak = value_of(&bound->peak);
     extra = value_of(&bound->extra);
     allowed = peak + peak / SHARE + (extra < peak ? extra : peak);
     excess = taken > allowed ? taken - allowed : 0;

@@ -417,10 +417,9 @@ struct ag_block *ag_cache_evict_slab(struct ag_cache *cache, const struct ag_sla
                     link = &block->next;
                     continue;
                 }
-                *link = block->next;
+                (void)take_out(shard, link);
                 block->next = out;
                 out = block;
-                account_out(shard, block);
             }
         }
         ag_spin_release(&shard->lock);
@@ -588,4 +587,14 @@ struct ag_block *ag_cache_keep(struct ag_cache *cache, struct ag_block *block, u
             return NULL;
     }
     return keep_slowly(cache, block, limit);
+}
+
+void ag_cache_keep_all(struct ag_cache *cache, struct ag_block *blocks)
+{
+    while (blocks) {
+        struct ag_block *next = blocks->next;
+
+        (void)ag_cache_keep(cache, blocks, UINT64_MAX);
+        blocks = next;
+    }
 }

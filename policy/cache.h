@@ -95,6 +95,8 @@ struct ag_block *ag_cache_take_last(struct ag_cache *cache, size_t size);
 /* Keeps `block` if that leaves at most `limit` bytes in the cache. Blocks that had to make room, or
  * `block` itself, come back linked by ->next, for the caller to give to the pool. */
 struct ag_block *ag_cache_keep(struct ag_cache *cache, struct ag_block *block, uint64_t limit);
+/* Keeps all of a list, over any limit: of blocks that could not go back. */
+void ag_cache_keep_all(struct ag_cache *cache, struct ag_block *blocks);
 /* Takes out blocks that take room on the device until they have at least `bytes` together: one of
  * the smallest that are enough alone, where there is one. Linked by ->next. */
 struct ag_block *ag_cache_evict(struct ag_cache *cache, uint64_t bytes);

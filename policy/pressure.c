@@ -113,12 +113,7 @@ static void give_up_cached(struct ag_context *context, void *data)
         atomic_store_explicit(&timed_out, true, memory_order_relaxed);
         ag_trace_step(AG_STAT_LADDER_IN_VAIN, context->device->ordinal, 0);
     }
-    while (blocks) { /* those wait where they were */
-        struct ag_block *next = blocks->next;
-
-        (void)ag_cache_keep(&context->cache, blocks, UINT64_MAX);
-        blocks = next;
-    }
+    ag_cache_keep_all(&context->cache, blocks); /* those wait where they were */
     after = ag_cache_device_bytes(&context->cache);
     if (room->bytes != UINT64_MAX && after < before)
         room->bytes -= before - after < room->bytes ? before - after : room->bytes;

@@ -51,20 +51,20 @@ static unsigned take_shared(void)
 /* Whoever is given a slot first prepares it; nobody else writes there before that is done. */
 static void begin_use(uint32_t bit, unsigned slot)
 {
+    void (*now)(unsigned);
     struct ag_wait wait = {0};
-    uint64_t until = 0;
+    uint64_t until;
 
-    if (!(atomic_fetch_or_explicit(&given, bit, memory_order_seq_cst) & bit)) {
-        void (*now)(unsigned) = atomic_load_explicit(&prepare, memory_order_seq_cst);
-
-        if (now)
-            now(slot);
-        atomic_fetch_or_explicit(&used, bit, memory_order_seq_cst);
-    }
-    if (!(ag_slots_used() & bit))
+    if (atomic_fetch_or_explicit(&given, bit, memory_order_seq_cst) & bit) {
         until = ag_clock_after(LONGEST_NS);
-    while (!(ag_slots_used() & bit) && ag_wait_pause_until(&wait, until))
-        ;
+        while (!(ag_slots_used() & bit) && ag_wait_pause_until(&wait, until))
+            ;
+        return;
+    }
+    now = atomic_load_explicit(&prepare, memory_order_seq_cst); /* not before the slot is given */
+    if (now)
+        now(slot);
+    atomic_fetch_or_explicit(&used, bit, memory_order_seq_cst);
 }
 
 static unsigned use(unsigned slot)
