@@ -45,19 +45,22 @@ class Run:
     """What one run printed, wrote and took."""
 
     def __init__(self, recipe, environment, timeout):
+        self.status, self.out, self.err, self.seconds = self.execute(recipe, environment, timeout)
+        timers = re.findall(recipe["timer"], self.out, re.S) if recipe.get("timer") else []
+        self.timer = sum(map(float, timers)) if timers else None
+        self.passed = not recipe.get("oracle") or re.search(recipe["oracle"], self.out) is not None
+        noise = noise_of(recipe)
+        self.kept = [line for line in self.out.splitlines() if not noise.search(line)]
+        self.found = FOUND in self.err
+        self.digests = [digest(os.path.join(recipe["folder"], path)) for path in recipe.get("files", [])]
+
+    def execute(self, recipe, environment, timeout):
+        """(status, standard output, standard error, seconds) of a process of its own."""
         before = time.perf_counter()
         done = subprocess.run(recipe["command"], cwd=recipe["folder"], env=environment, stdin=subprocess.DEVNULL,
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace",
                               timeout=timeout, check=False)
-        self.seconds = time.perf_counter() - before
-        self.status, self.out, self.err = done.returncode, done.stdout, done.stderr
-        timers = re.findall(recipe["timer"], done.stdout, re.S) if recipe.get("timer") else []
-        self.timer = sum(map(float, timers)) if timers else None
-        self.passed = not recipe.get("oracle") or re.search(recipe["oracle"], done.stdout) is not None
-        noise = noise_of(recipe)
-        self.kept = [line for line in done.stdout.splitlines() if not noise.search(line)]
-        self.found = FOUND in self.err
-        self.digests = [digest(os.path.join(recipe["folder"], path)) for path in recipe.get("files", [])]
+        return done.returncode, done.stdout, done.stderr, time.perf_counter() - before
 
     def result(self):
         """What must be the same."""

@@ -12,6 +12,8 @@ is for this, or all of it with --no-timing. Then, one at a time, it measures in 
 then two more, up to --runs, so that the number is odd whenever the budget ends; what these runs print is compared, too.
 Table and results.json are in --out, with the output of what was not the same. Under the ways that guard, something found
 counts as another output.
+Programs of Python are measured as children of one process each (forked.py), from behind their imports on; a program
+that does not say what it imports is only compared.
 Exit status: 0 the same everywhere and nothing slower than --least by default, 1 not, 2 bad usage.
 """
 
@@ -26,10 +28,11 @@ import sys
 import time
 
 import apps
+import forked
 import programs
 import recipes
 
-TIMED = {"replay": "b"}  # way -> the only list for which it is measured; the default way is for all
+TIMED = {"replay": "bp"}  # way -> the only lists for which it is measured; the default way is for all
 
 
 # -- making a pack -----------------------------------------------------------------------------------------------------
@@ -42,7 +45,7 @@ def entry(name, program, recipe, command):
     """What is known of a program where its sources are not."""
     known = {"name": name, "folder": folder_of(name), "command": command, "lists": program["lists"],
              "noise": recipe.get("noise", []) + program.get("noise", [])}
-    for key in ("oracle", "timer", "files"):
+    for key in ("oracle", "timer", "files", "imports"):
         if key in program or key in recipe:
             known[key] = program.get(key, recipe.get(key))
     return known
@@ -104,6 +107,23 @@ class Budget:
         return self.end is None or time.monotonic() + seconds <= self.end
 
 
+class ForkedRun(apps.Run):
+    """A run in a child of a parent that has imported what the program imports."""
+
+    parents = {}  # modules -> the parent that has them
+
+    def execute(self, recipe, environment, timeout):
+        modules = tuple(recipe["imports"])
+        if modules not in self.parents or self.parents[modules].process.poll() is not None:
+            self.parents[modules] = forked.Parent(environment["LD_PRELOAD"], modules)
+        return self.parents[modules].run(recipe["command"], recipe["folder"], environment, timeout)
+
+    @classmethod
+    def close(cls):
+        while cls.parents:
+            cls.parents.popitem()[1].close()
+
+
 class Case:
     """One program, and all that is found out about it."""
 
@@ -115,9 +135,15 @@ class Case:
         self.timed = {}  # way -> the runs made in turns
         self.trouble = None
 
-    def run(self, options, way):
+    def can_be_timed(self):
+        return "p" not in self.lists or "imports" in self.recipe
+
+    def run(self, options, way, forks=False):
+        environment = apps.environment(options, way)
+        if forks and way == "native":
+            environment.update(forked.NATIVE, LD_PRELOAD=os.path.abspath(options.library))
         try:
-            made = apps.Run(self.recipe, apps.environment(options, way), options.timeout)
+            made = (ForkedRun if forks else apps.Run)(self.recipe, environment, options.timeout)
         except subprocess.TimeoutExpired as trouble:
             raise apps.Unusable(f"{way}: it took more than {trouble.timeout:g} s") from trouble
         if way == "native":
@@ -151,7 +177,7 @@ class Case:
     def ways(self, options):
         """The ways that are measured."""
         return [way for way in options.ways
-                if way == "default" or options.time_all or (way in TIMED and TIMED[way] in self.lists)]
+                if way == "default" or options.time_all or (way in TIMED and set(TIMED[way]) & set(self.lists))]
 
     def cost(self, options):
         """Seconds of one turn, as far as is known."""
@@ -161,9 +187,9 @@ class Case:
     def turn(self, options):
         try:
             for way in ["native", *self.ways(options)]:
-                self.timed.setdefault(way, []).append(self.run(options, way))
+                self.timed.setdefault(way, []).append(self.run(options, way, forks="imports" in self.recipe))
                 self.must_have_passed()
-        except apps.Unusable as trouble:
+        except (apps.Unusable, OSError) as trouble:
             self.trouble = str(trouble)
 
     # -- what is found
@@ -250,7 +276,7 @@ def time_all(cases, options, budget):
     while turns < options.runs:
         more = 2 if turns else options.first
         for case in cases:
-            if (case.trouble or "p" in case.lists or len(case.timed.get("native", [])) < turns or
+            if (case.trouble or not case.can_be_timed() or len(case.timed.get("native", [])) < turns or
                     not budget.allows(more * case.cost(options))):
                 continue
             for _ in range(more):
@@ -326,7 +352,10 @@ def run_all(options):
         check_all(cases, options, budget if options.no_timing else Budget(options.budget and options.budget / 2))
         write(cases, options)
     if not options.no_timing:
-        time_all(cases, options, budget)
+        try:
+            time_all(cases, options, budget)
+        finally:
+            ForkedRun.close()
     for case in cases:
         if case.native and not case.same():
             keep_outputs(case, options.out)

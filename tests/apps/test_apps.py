@@ -144,7 +144,7 @@ class Packs(unittest.TestCase):
             path = os.path.join(checkout, path)
             os.makedirs(os.path.dirname(path) if "data" in path else checkout, exist_ok=True)
             with open(path, "w", encoding="utf-8") as file:
-                file.write(text if "data" in path else "#!/bin/bash\n" + text)
+                file.write(text if "data" in path or text.startswith("#!") else "#!/bin/bash\n" + text)
         status = self.call("--pack", self.pack, "--source", "tiny=" + checkout)
         shutil.rmtree(self.sources)
         return status
@@ -245,6 +245,41 @@ class Suite(Packs):
         self.assertEqual((status, rows["one"]["output"]), (0, "the same under default"))
         status, rows, said = self.run_pack("--budget", "0")
         self.assertEqual((status, rows["one"]["trouble"], rows["one"]["turns"]), (1, "no time was left for it", 0))
+
+    def test_children(self):
+        """What is measured of a program of Python runs in children of one process that has imported what it asks for."""
+        program = ("#!/usr/bin/env python3\n"
+                   "import fractions, os, sys\n"
+                   "with open('seen', 'a') as file:\n"
+                   "    print(os.getppid(), os.environ.get('ALLOGRAFT_DISABLE'), os.environ.get('ALLOGRAFT_GRAPH'), file=file)\n"
+                   "print(sys.argv, fractions.Fraction(1, 2), sys.stdin.read(), open('../data/read').read())\n"
+                   "print('total: 2 s')\n")
+        self.make({"steady": ("p", program), "ends": ("p", program + "os.environ.get('ALLOGRAFT_GRAPH') and sys.exit(3)\n"),
+                   "sleeps": ("p", program + "import time\n'ALLOGRAFT_POLICY' in os.environ and time.sleep(9)\n")})
+        path = os.path.join(self.pack, "manifest.json")
+        with open(path, encoding="utf-8") as file:
+            manifest = [{**one, "imports": ["fractions"]} for one in json.load(file)]
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(manifest, file)
+        status, rows, said = self.run_pack("--no-check", "--ways", "default,replay", "--only", "tiny/steady,tiny/ends")
+        self.assertEqual((status, rows["steady"]["output"], rows["ends"]["output"]),
+                         (1, "the same", "DIFFERENT: replay"), said)
+        self.assertEqual({way: len(figures["all"]) for way, figures in rows["steady"]["ways"].items()},
+                         {"native": 3, "default": 3, "replay": 3})
+        with open(os.path.join(self.pack, "tiny-steady", "seen"), encoding="utf-8") as file:
+            seen = [line.split() for line in file]
+        self.assertEqual([words[1:] for words in seen], 3 * [["1", "None"], ["None", "None"], ["None", "all"]])
+        self.assertEqual(len({words[0] for words in seen}), 1)
+        status, rows, said = self.run_pack("--no-check", "--ways", "pool", "--time-all", "--timeout", "2", "--only", "tiny/sleeps")
+        self.assertEqual((status, rows["sleeps"]["trouble"]), (1, "pool: it took more than 2 s"), said)
+
+    def test_no_parent(self):
+        """What cannot be imported is said, and nothing is measured."""
+        self.make({"one": ("p", "#!/usr/bin/env python3\n")})
+        case = suite.Case({"name": "one", "folder": "tiny-one", "lists": "p", "command": ["./one"],
+                           "imports": ["no_such_module"]}, self.pack)
+        with self.assertRaisesRegex(OSError, "no parent for no_such_module: .*No module named"):
+            suite.ForkedRun(case.recipe, {"LD_PRELOAD": LIBRARY}, 9)
 
     def test_order(self):
         cases = [suite.Case({"name": name, "folder": "", "lists": lists}, "")
