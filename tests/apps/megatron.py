@@ -16,12 +16,13 @@ import collections
 import glob
 import json
 import os
-import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import time
+
+import pytests
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PYTHON = os.path.normpath(os.path.join(HERE, "..", "..", "tools", "python"))
@@ -92,30 +93,19 @@ class Way:
         self.way, self.timeout, self.folder = way, options.timeout, options.out
         self.results = os.path.join(options.out, way + ".jsonl")
         open(self.results, "w", encoding="utf-8").close()
-        command = [options.python, "-m", "pytest", "-p", "allograft_megatron", "-p", "no:cacheprovider", "-q",
-                   "--rootdir", options.checkout, "--continue-on-collection-errors", "-o", "faulthandler_timeout=60",
-                   *options.paths, *options.arguments]
-        with open(os.path.join(options.out, way + ".txt"), "w", encoding="utf-8") as output:
-            self.process = subprocess.Popen(command, cwd=options.checkout, env=environment(options, way, self.results),
-                                            stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
-                                            start_new_session=True)
+        self.process = pytests.Process(
+            options.python, ["-p", "allograft_megatron", "--rootdir", options.checkout, "-o", "faulthandler_timeout=60",
+                             *options.paths, *options.arguments],
+            options.checkout, environment(options, way, self.results), os.path.join(options.out, way + ".txt"))
         self.trouble = None
 
     def finish(self, seconds):
-        try:
-            self.process.wait(max(seconds, 0.1))
-        except subprocess.TimeoutExpired:
+        status = self.process.finish(seconds)
+        if status is None:
             self.trouble = f"it took more than {self.timeout:g} s"
-            os.killpg(self.process.pid, signal.SIGKILL)
-            self.process.wait()
         self.read()
         if not self.trouble and self.ended is None:
-            self.trouble = f"pytest ended with {self.process.returncode} before its tests did: {self.last_line()}"
-
-    def last_line(self):
-        with open(os.path.join(self.folder, self.way + ".txt"), encoding="utf-8", errors="replace") as file:
-            lines = [line.strip() for line in file if line.strip()]
-        return lines[-1] if lines else "it says nothing"
+            self.trouble = f"pytest ended with {status} before its tests did: {self.process.last_line()}"
 
     def read(self):
         self.collected, self.rows, self.files, self.pools = [], {}, [], collections.Counter()
@@ -178,17 +168,13 @@ def numbers(count):
     return f"{count['passed']} | {count['failed']} | {count['skipped']} | {none}"
 
 
-def last(text):
-    return text.strip().splitlines()[0][:200] if text.strip() else ""
-
-
 def say_why(ways, outcome, said):
     """What has that outcome, with the reason, as many tests in one line as have the same one of both."""
     reasons = collections.defaultdict(dict)
     for way in ways:
         for test, row in way.rows.items():
             if row["outcome"] == outcome and all(other.outcome(test) == outcome for other in ways):
-                reasons[group_of(test), last(row["why"])].setdefault(test)
+                reasons[group_of(test), pytests.first_line(row["why"])].setdefault(test)
     for (group, why), tests in reasons.items():
         names = list(dict.fromkeys(test.rpartition("::")[2].partition("[")[0] for test in tests))
         print(f"{len(tests)} of {group} {said}: {why} ({', '.join(names[:3])}{', ...' if len(names) > 3 else ''})")
@@ -199,9 +185,9 @@ def say_what_is_missing(ways):
     for way in ways:
         for row in way.files:
             word = "cannot be imported" if row["outcome"] == "failed" else "is skipped"
-            missing[f"{row['file'] or 'the tests'} {word}: {last(row['why'])}"].append(way)
+            missing[f"{row['file'] or 'the tests'} {word}: {pytests.first_line(row['why'])}"].append(way)
         for name, why in way.unusable.items():
-            missing[f"{name} cannot be imported: {last(why)}"].append(way)
+            missing[f"{name} cannot be imported: {pytests.first_line(why)}"].append(way)
     for text, which in missing.items():
         print(text + ("" if len(which) == len(ways) else f" ({which[0].way} only)"))
 
@@ -232,7 +218,7 @@ def compare(ways, tests):
             continue
         worse += before == "passed"
         why = (ours if before == "passed" else native).rows.get(test, {}).get("why", "")
-        print(f"DIFFERENT: {test}: natively {before}, drop-in {after}" + (f": {last(why)}" if why else ""))
+        print(f"DIFFERENT: {test}: natively {before}, drop-in {after}" + (f": {pytests.first_line(why)}" if why else ""))
     return worse
 
 

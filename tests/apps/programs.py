@@ -6,7 +6,7 @@
   c  fewer than 2,000 operations in all
   d  creates and destroys streams or events in a loop
   e  bound by copies
-  p  of Python: only compared, as two processes of it differ by more than what is measured
+  p  of Python: measured as children of one process that has imported `imports`
 The arguments make each take some tenths of a second to a second on one H200, and keep what the host computes for
 comparison short. `reads` are files and folders it needs, `noise` is added to that of the recipe.
 """
@@ -27,6 +27,11 @@ def cloverleaf(*decks):
     return {"cloverleaf/" + deck: {"lists": "ab", "arguments": f"--file InputDecks/{deck} --out /dev/null",
                                    "reads": ["InputDecks/" + deck]} for deck in decks}
 
+
+# One parent serves all of PyTorch; OpenMM begins with CUDA when it is imported.
+TORCH = {"imports": ["torch", "transformers", "torch_geometric.nn", "gpytorch"]}
+OPENMM = {"imports": ["numpy"], "reads": ["openmm_steps.py"], "noise": ["^stepping took"],
+          "timer": "stepping took ([0-9.]+) s"}
 
 PROGRAMS = {
     "hypre-ij": {"lists": "a",
@@ -118,13 +123,15 @@ PROGRAMS = {
     ),
     **others(
         "python",
-        ("torch_uncached", "p", ""),
-        ("transformers_generate", "p", ""),
-        ("geometric_graphs", "p", ""),
-        ("gpytorch_regression", "p", ""),
-        ("cupy_heat", "p", ""),
-        ("numba_bodies", "p", ""),
-        ("diffrax_orbits", "p", ""),
+        ("torch_uncached", "p", "", TORCH),
+        ("transformers_generate", "p", "", TORCH),
+        ("geometric_graphs", "p", "", TORCH),
+        ("gpytorch_regression", "p", "", TORCH),
+        ("cupy_heat", "p", "", {"imports": ["cupy"]}),
+        ("numba_bodies", "p", "", {"imports": ["numba.cuda", "numpy"]}),
+        ("diffrax_orbits", "p", "", {"imports": ["jax", "diffrax"]}),
+        ("openmm_gbsa", "p", "", OPENMM),
+        ("openmm_pme", "p", "", OPENMM),
     ),
     **others(
         "thrust",

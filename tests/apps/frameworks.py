@@ -1,0 +1,59 @@
+"""The frameworks whose own tests framework_tests.py runs, and which of their files: those of memory, streams and
+launches, and of arrays that come and go."""
+
+import glob
+import os
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+# Within tests/cupy_tests of a checkout: folders of which all files count, and files of cuda_tests.
+CUPY_CUDA = """memory memory_hook pinned_memory stream graph device driver runtime compiler cublas cusolver cusparse
+               cufft curand texture nvrtc""".split()
+CUPY = [*(f"cuda_tests/test_{name}.py" for name in CUPY_CUDA), "core_tests", "creation_tests", "manipulation_tests",
+        "indexing_tests", "sorting_tests", "statistics_tests", "math_tests"]
+
+# Within the installed package numba.cuda.tests.
+NUMBA_FOLDERS = {
+    "cudadrv": """cuda_memory deallocations cuda_ndarray cuda_driver events streams host_alloc managed_alloc pinned
+                  array_attr cuda_array_slicing cuda_devicerecord context_stack emm_plugins reset_device select_device
+                  cuda_auto_context module_callbacks linker inline_ptx profiler""",
+    "cudapy": """array array_args array_methods array_reductions atomics complex constmem cooperative_groups
+                 cuda_array_interface datetime device_array_capture device_func dispatcher forall gufunc intrinsics ipc
+                 laplace localmem math matmul montecarlo multithreads print random record_dtype recursion reduction
+                 retrieve_autoconverted_arrays sm stream_api sync transpose ufuncs vectorize vectorize_decor
+                 warp_ops""",
+    "nrt": "nrt nrt_refct",
+}
+NUMBA = [f"{folder}.test_{name}" for folder, names in NUMBA_FOLDERS.items() for name in names.split()]
+
+
+class Suite:
+    """Tests of a framework: {name of a file: how pytest is told it}, and what it needs for that."""
+
+    def __init__(self, name, files, folder, words, environment):
+        self.name, self.files, self.folder, self.words, self.environment = name, files, folder, words, environment
+
+
+def cupy(checkout, scratch, sample):
+    """The tests of a checkout on the installed CuPy, whose compiled kernels all runs share. A sample is the one that
+    CuPy's own tests know how to take, a fifteenth, the same each time."""
+    folder = os.path.join(os.path.abspath(checkout), "tests")
+    root = os.path.join(folder, "cupy_tests")
+    files = {}
+    for one in CUPY:
+        path = os.path.join(root, one)
+        inside = sorted(glob.glob(os.path.join(path, "test_*.py")), key=os.path.getsize, reverse=True)
+        for file in [path] if os.path.isfile(path) else inside:
+            files[os.path.relpath(file, root)] = file
+    environment = {"CUPY_CACHE_DIR": os.path.join(scratch, "cupy")}
+    if sample:
+        environment.update(CUPY_TEST_RANDOM_SUBSAMPLE="1", _CUPY_TEST_SUBSAMPLE_SEED="1")
+    return Suite("cupy", files, folder, ["-m", "not slow and not multi_gpu"], environment)
+
+
+def numba(scratch):
+    """What the configuration of pytest in the sources of numba-cuda sets is not installed with its tests."""
+    words = ["-p", "numba_plugin", "--rootdir", scratch, "-o", "consider_namespace_packages=true", "--pyargs"]
+    return Suite("numba", {name: "numba.cuda.tests." + name for name in NUMBA}, scratch, words,
+                 {"PYTHONPATH": os.pathsep.join(filter(None, [os.path.join(HERE, "numba_tests"),
+                                                              os.environ.get("PYTHONPATH")]))})
