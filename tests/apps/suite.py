@@ -281,8 +281,8 @@ def time_all(cases, options, budget):
                 continue
             for _ in range(more):
                 case.turn(options)
+            write(cases, options)  # what is known if this is ended
         turns += more
-        write(cases, options)
 
 
 def keep_outputs(case, folder):

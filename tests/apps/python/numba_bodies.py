@@ -1,7 +1,10 @@
 #!/usr/bin/env python3
 """Bodies that attract each other, by numba-cuda: arrays that come and go each step, straight from the driver."""
 import numpy
-from numba import cuda
+
+if not hasattr(numpy, "row_stack"):
+    numpy.row_stack = numpy.vstack  # numba asks for it when it is imported, by the name it had before NumPy 2.5
+from numba import cuda  # noqa: E402
 
 
 @cuda.jit

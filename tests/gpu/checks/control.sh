@@ -49,6 +49,8 @@ control_managed() {
 # These measure nothing.
 control_background_checks() {
     local CONTROL_VARS=()
+    background check control/compat-unified control_limited compat_unified.py # the longest first
+    background check control/offload control api_offload.py
     background check control/advice control_managed api_advice.py
     background check control/readme control api_readme.py
     background check control/compat-scripts control compat_scripts.py
@@ -62,9 +64,7 @@ control_checks() {
     check control/graphs control api_graphs.py
     check control/iterations control_at_once api_iterations.py losses
     check control/resets control api_iterations.py resets
-    check control/offload control api_offload.py
     check control/ring control api_ring.py
-    check control/compat-unified control_limited compat_unified.py
     check control/compat-transfer control compat_transfer.py
     check control/compat-graphs control compat_graphs.py
     check control/compat-iterations control_at_once compat_iterations.py losses
