@@ -161,7 +161,7 @@ static bool is_ready(struct slot *slot, bool waits)
     if (waits && result == CUDA_ERROR_NOT_READY) {
         ag_stats_add(AG_STAT_STAGING_STALLS, 1);
         until = ag_clock_after(AG_STAGING_TIMEOUT_NS);
-        while (result == CUDA_ERROR_NOT_READY && ag_wait_pause_until(&wait, until))
+        while (result == CUDA_ERROR_NOT_READY && ag_wait_for_device_until(&wait, until))
             result = ag_cu.cuEventQuery(slot->ready);
     }
     ag_capture_restore(mode);

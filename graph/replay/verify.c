@@ -182,7 +182,7 @@ static bool wait_for(CUstream stream)
     CUresult result;
 
     while ((result = ag_cu.cuStreamQuery(stream)) == CUDA_ERROR_NOT_READY &&
-           ag_wait_pause_until(&wait, until))
+           ag_wait_for_device_until(&wait, until))
         ;
     return result == CUDA_SUCCESS;
 }

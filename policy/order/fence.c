@@ -162,7 +162,7 @@ bool ag_fence_wait_idle(struct ag_context *context, uint64_t timeout_ns)
         return placed == AG_FENCE_NOT_PLACED;
     previous = ag_capture_relax(); /* a capture may begin meanwhile */
     while ((result = ag_cu.cuEventQuery(context->mark.event)) == CUDA_ERROR_NOT_READY &&
-           ag_wait_pause_until(&wait, until))
+           ag_wait_for_device_until(&wait, until))
         ;
     ag_capture_restore(previous);
     return result != CUDA_ERROR_NOT_READY;

@@ -97,7 +97,7 @@ static CUresult wait_for(CUstream stream, uint64_t timeout_ns)
         return ag_cu.cuStreamSynchronize(stream);
     until = ag_clock_after(timeout_ns);
     while ((result = ag_cu.cuStreamQuery(stream)) == CUDA_ERROR_NOT_READY &&
-           ag_wait_pause_until(&wait, until))
+           ag_wait_for_device_until(&wait, until))
         ;
     if (result == CUDA_SUCCESS || result == CUDA_ERROR_NOT_READY)
         return result;

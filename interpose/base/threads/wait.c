@@ -21,6 +21,8 @@
 #define FIRST_NS    20000u
 #define DOUBLINGS   3u /* so the longest sleep is 160 us */
 
+#define AWAKE_FOR_DEVICE_NS 20000000u /* most work of a device is done by then */
+
 static void pause_processor(void)
 {
 #if defined(__x86_64__)
@@ -41,6 +43,14 @@ static void sleep_for(long ns)
     errno = error;
 }
 
+static void pause_awake(unsigned turn)
+{
+    if (turn % YIELD_EVERY == 0)
+        (void)sched_yield();
+    else
+        pause_processor();
+}
+
 void ag_wait_pause(struct ag_wait *wait)
 {
     unsigned turn = ++wait->turns;
@@ -49,10 +59,8 @@ void ag_wait_pause(struct ag_wait *wait)
         unsigned slept = turn - TURNS_AWAKE - 1;
 
         sleep_for((long)FIRST_NS << (slept < DOUBLINGS ? slept : DOUBLINGS));
-    } else if (turn % YIELD_EVERY == 0) {
-        (void)sched_yield();
     } else {
-        pause_processor();
+        pause_awake(turn);
     }
 }
 
@@ -61,5 +69,20 @@ bool ag_wait_pause_until(struct ag_wait *wait, uint64_t until_ns)
     if (until_ns != UINT64_MAX && ag_clock_ns() > until_ns)
         return false;
     ag_wait_pause(wait);
+    return true;
+}
+
+bool ag_wait_for_device_until(struct ag_wait *wait, uint64_t until_ns)
+{
+    uint64_t now = ag_clock_ns();
+
+    if (now > until_ns)
+        return false;
+    if (!wait->asleep_from)
+        wait->asleep_from = now + AWAKE_FOR_DEVICE_NS;
+    if (now < wait->asleep_from)
+        pause_awake(++wait->turns);
+    else
+        ag_wait_pause(wait);
     return true;
 }

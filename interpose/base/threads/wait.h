@@ -13,7 +13,8 @@
 #include <stdint.h>
 
 struct ag_wait {
-    unsigned turns; /* so far */
+    unsigned turns;       /* so far */
+    uint64_t asleep_from; /* for the device: ns of ag_clock_ns(); 0 before the first turn */
 };
 
 /* One turn of it. Keeps errno, and is no point at which a thread is cancelled. */
@@ -21,5 +22,8 @@ void ag_wait_pause(struct ag_wait *wait);
 /* The same, unless ag_clock_ns() is past `until_ns`: then false, at once. UINT64_MAX: for ever,
  * and the clock is not read. */
 bool ag_wait_pause_until(struct ag_wait *wait, uint64_t until_ns);
+/* The same for what the device is about to do, where the driver would wait awake: so does this, for
+ * 20 ms. */
+bool ag_wait_for_device_until(struct ag_wait *wait, uint64_t until_ns);
 
 #endif

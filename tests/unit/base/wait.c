@@ -1,10 +1,15 @@
-/* Waiting for another thread (base/wait.h): asleep, errno kept, no point of cancellation. */
+/* Waiting for another thread (base/wait.h): asleep, errno kept, no point of cancellation; and for the
+ * device: awake at first. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
 #include "interpose/base/threads/wait.h"
 
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <sys/resource.h>
 #include <time.h>
 
 #include "interpose/base/clock.h"
@@ -92,8 +97,38 @@ static void test_not_cancelled(void)
     CHECK(result == &done);
 }
 
+/* How often the calling thread has slept. */
+static long sleeps(void)
+{
+    struct rusage usage;
+
+    CHECK(getrusage(RUSAGE_THREAD, &usage) == 0);
+    return usage.ru_nvcsw;
+}
+
+/* As the driver waits for the device: a sleep would end too late for most of what it waits for. But
+ * not for ever, and no longer than it is told. */
+static void test_device(void)
+{
+    const uint64_t ms = 1000000;
+    struct ag_wait wait = {0};
+    uint64_t began = ag_clock_ns(), took;
+    long slept = sleeps();
+
+    while (ag_wait_for_device_until(&wait, began + 5 * ms))
+        ;
+    CHECK(sleeps() == slept);
+    while (ag_wait_for_device_until(&wait, began + 60 * ms))
+        ;
+    took = ag_clock_ns() - began;
+    CHECK(sleeps() > slept);
+    CHECK(took >= 60 * ms);
+    CHECK(!ag_wait_for_device_until(&wait, ag_clock_ns() - 1));
+}
+
 int main(void)
 {
+    test_device();
     test_sleeps();
     test_short();
     test_not_cancelled();
