@@ -92,9 +92,9 @@ tabulate() {
 
 # run_as TAG [VAR=VALUE]... -- COMMAND...
 # Runs the command with the variables; output in OUT/TAG.out and .err, its process id in .pid.
-# Frameworks get a compile cache of their own each time: every run shall compile.
+# Frameworks get a compile cache of their own each time: every run shall compile. Python says where it was if it crashes.
 run_as() {
-    local tag=$1 vars=(TRITON_CACHE_DIR="$OUT/$1.triton" CUPY_CACHE_DIR="$OUT/$1.cupy")
+    local tag=$1 vars=(TRITON_CACHE_DIR="$OUT/$1.triton" CUPY_CACHE_DIR="$OUT/$1.cupy" PYTHONFAULTHANDLER=1)
     shift
     while [[ $1 != -- ]]; do
         vars+=("$1")

@@ -122,6 +122,7 @@ holders_torch() {
 
 # waits [VAR=VALUE]...: each call that waited for a kernel is named, with at least the kernel's time.
 waits() {
+    names_lines || return "$STATUS_SKIP"
     run_native -- "$BIN/waits" || { died native $?; return 1; }
     run_with ALLOGRAFT_WAITS=1 "$@" -- "$BIN/waits" || { died with $?; return 1; }
     compare_output && silent && named || return 1
