@@ -1,5 +1,5 @@
-/* Waiting for another thread (base/wait.h): asleep, errno kept, no point of cancellation; and for the
- * device: awake at first. */
+/* Waiting for another thread (base/wait.h): asleep, errno kept, no point of cancellation; and for
+ * the device: awake at first. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
