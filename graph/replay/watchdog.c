@@ -25,8 +25,6 @@
 #include "policy/contexts/context.h"
 #include "policy/order/fence.h"
 
-#define STACK_BYTES (128u << 10)
-
 enum { NOT_STARTED, STARTING, AWAKE, ASLEEP, NO_THREAD };
 
 static _Atomic int state = NOT_STARTED;
@@ -135,7 +133,7 @@ void ag_watchdog_start(void)
 
     if (!atomic_compare_exchange_strong(&state, &none, STARTING))
         return;
-    if (ag_thread_start(watch, STACK_BYTES))
+    if (ag_thread_start(watch, AG_THREAD_DRIVER_STACK_BYTES))
         atomic_store(&state, NO_THREAD);
     else /* unless it sleeps already, and has said so */
         (void)atomic_compare_exchange_strong(&state, &starting, AWAKE);

@@ -26,8 +26,7 @@
 #include "interpose/base/threads/thread.h"
 #include "interpose/base/threads/wait.h"
 
-#define STACK_BYTES (128u << 10)
-#define SLICE_NS    20000000u
+#define SLICE_NS 20000000u
 
 enum { NOT_STARTED, STARTING, RUNNING, NO_THREAD };
 
@@ -72,7 +71,8 @@ bool ag_helper_start(void)
     if (__builtin_expect(state == RUNNING, 1))
         return true;
     if (state == NOT_STARTED && atomic_compare_exchange_strong(&self.state, &state, STARTING))
-        atomic_store(&self.state, ag_thread_start(help, STACK_BYTES) ? NO_THREAD : RUNNING);
+        atomic_store(&self.state,
+                     ag_thread_start(help, AG_THREAD_DRIVER_STACK_BYTES) ? NO_THREAD : RUNNING);
     return wait_for_start();
 }
 

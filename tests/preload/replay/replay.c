@@ -572,11 +572,22 @@ int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*
     return error;
 }
 
+/* As much stack as a driver may use that was made for threads with eight MiB of it. */
+static void go_deep(void)
+{
+    volatile char deep[512 << 10];
+
+    for (size_t i = 0; i < sizeof(deep); i += 1024)
+        deep[i] = 1;
+}
+
 static void polling(void)
 {
     CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
     unsigned ms = 20000, seen = 0;
 
+    if (getenv("REPLAY_DEEP_DRIVER"))
+        sim_inside(getenv("REPLAY_DEEP_DRIVER"), false, go_deep);
     iterations(stream, 6);
     for (uint32_t iteration = 10; iteration < 20; iteration++) {
         part_of_iteration(stream, iteration, 0, SIGNAL_AT + 2);

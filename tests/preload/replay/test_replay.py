@@ -123,6 +123,14 @@ class Replay(Case):
         for _, result in self.part('polling', variants=[HURRIED], settings={'REPLAY_LATE_STARTER': '1'}):
             self.assertIn('signals seen: 10', result.out)
 
+    @but_under_tsan  # which takes of it what it needs itself
+    def test_the_driver_needs_stack(self):
+        """The driver may use as much in a thread of ours as in one of the program's."""
+        for symbol in ('cuGraphLaunch', 'cuLaunchKernel'):
+            for _, result in self.part('polling', variants=[EAGER], settings={'REPLAY_DEEP_DRIVER': symbol}):
+                self.assertIn('signals seen: 10', result.out)
+                self.assertGreater(self.replayed(result)['watchdog_releases'], 0)
+
     def test_known_to_be_done(self):
         for _, result in self.part('known', variants=[EAGER, HURRIED], seeds=SEEDS):
             self.assertGreater(self.replayed(result)['watchdog_releases'], 0)
