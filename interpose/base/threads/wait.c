@@ -22,6 +22,7 @@
 #define DOUBLINGS   3u /* so the longest sleep is 160 us */
 
 #define AWAKE_FOR_DEVICE_NS 20000000u /* most work of a device is done by then */
+#define PAUSES_FOR_DEVICE   8u        /* the driver that is asked between may be in use by others */
 
 static void pause_processor(void)
 {
@@ -80,9 +81,11 @@ bool ag_wait_for_device_until(struct ag_wait *wait, uint64_t until_ns)
         return false;
     if (!wait->asleep_from)
         wait->asleep_from = now + AWAKE_FOR_DEVICE_NS;
-    if (now < wait->asleep_from)
-        pause_awake(++wait->turns);
-    else
+    if (now >= wait->asleep_from) {
         ag_wait_pause(wait);
+        return true;
+    }
+    for (unsigned i = 0; i < PAUSES_FOR_DEVICE; i++)
+        pause_awake(++wait->turns);
     return true;
 }
