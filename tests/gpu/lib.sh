@@ -54,7 +54,7 @@ background() {
     while (($(jobs -rp | wc -l) > MAX_JOBS)); do
         sleep 0.1
     done
-    "$@" &
+    SHARES_NATIVE=1 "$@" &
     BACKGROUND+=($!)
 }
 
@@ -113,6 +113,33 @@ run_native() {
     run_as "$TAG.native" "$@"
 }
 
+# run_native_for_all [VAR=VALUE]... -- COMMAND...: the same for all checks of one command that run in the background, where
+# nothing is measured: to a native run the settings of Allograft are nothing. A run that failed is not kept.
+run_native_for_all() {
+    local vars=() key kept lock status
+    if [[ ! ${SHARES_NATIVE:-} ]]; then
+        run_native "$@"
+        return
+    fi
+    while [[ $1 != -- ]]; do
+        [[ $1 == ALLOGRAFT_* ]] || vars+=("$1")
+        shift
+    done
+    key=$(printf '%s\n' "${vars[@]}" "$@" | md5sum)
+    kept=native.${key%% *}
+    exec {lock}>"$OUT/$kept.lock"
+    flock "$lock"
+    if [[ ! -f $OUT/$kept.done ]]; then
+        run_as "$kept" "${vars[@]}" "$@" {lock}>&-
+        status=$?
+        ((status == 0)) && : >"$OUT/$kept.done"
+    fi
+    cp "$OUT/$kept.out" "$OUT/$TAG.native.out"
+    cp "$OUT/$kept.err" "$OUT/$TAG.native.err"
+    exec {lock}>&-
+    return "${status:-0}"
+}
+
 # run_with [VAR=VALUE]... -- COMMAND...: the same under the library, which leaves a report.
 run_with() {
     run_as "$TAG.with" LD_PRELOAD="$LIB" ALLOGRAFT_STATS="$OUT/$TAG.with.%p.json" "$@"
@@ -151,7 +178,7 @@ died() {
 same_output() {
     local status native_status redirected=">"
     [[ " $* " == *" ALLOGRAFT_POLICY=native "* ]] && redirected="=="
-    run_native "$@"
+    run_native_for_all "$@"
     native_status=$?
     ((native_status == STATUS_SKIP)) && { echo "not possible here"; return $STATUS_SKIP; }
     ((native_status == 0)) || { died native $native_status; return 1; }
@@ -185,7 +212,7 @@ holds() {
         shift
     done
     shift
-    run_native "$@"
+    run_native_for_all "$@"
     status=$?
     ((status == 0)) || { died native $status; return 1; }
     run_with "$@"
