@@ -324,6 +324,7 @@ same_framework() {
 # often N COMMAND...: so many processes natively at once, then as many replayed: each ends well, and prints what the first
 # one did. For what fails now and then: a device and processors that are busy bring other orders of threads about.
 often() {
+    # shellcheck disable=SC2034  # read by run_as
     local n=$1 i way tag=$TAG status LIMIT_S=200
     shift
     for way in native with; do
