@@ -86,7 +86,7 @@ tests = [test for test in known["tests"]
 tests = [test for test in tests if not any(fnmatch.fnmatch(test["name"], pattern) for pattern in excluded)]
 wanted = {target for test in tests for target in test["depends"]}
 files = [path for target in known["targets"] if target["id"] in wanted for path in target["filename"]]
-for line in [test["name"] for test in tests] if what == "names" else [os.path.relpath(path, build) for path in files]:
+for line in dict.fromkeys(test["name"] for test in tests) if what == "names" else [os.path.relpath(path, build) for path in files]:
     print(line)
 ' "$1" "$2" "${test_suites[*]}" "${test_excluded[*]}"
 }

@@ -33,7 +33,8 @@ class Slabs(Case):
                 report = preloaded([COMMAND] + part, {'ALLOGRAFT_POLICY': policy}).report()
                 said = report['slabs']
                 with self.subTest(policy=policy, part=part):
-                    self.assertGreater(said['blocks_cut'], 50 if part != ['threads', '64'] else 2)
+                    # Of threads, who gets the first slab cuts from it; the others may have blocks of their own by then.
+                    self.assertGreater(said['blocks_cut'], 50 if part != ['threads', '64'] else 0)
                     self.assertGreater(said['made'], 0)
                     self.assertEqual(said['held_bytes'], (said['made'] - said['given_back']) << 21)
                     self.assertLessEqual(said['held_bytes'], said['peak_bytes'])
