@@ -138,13 +138,14 @@ setup_gcovr() {
     logged "$SETUP_LOG" "$SETUP_DEPS/venv/bin/pip" install --quiet gcovr || GCOVR=
 }
 
-# The parser that metrics are checked with, in build-deps/python/, where CI=true; tests do without.
-setup_metrics_parser() {
-    [ "${CI:-}" = true ] && [ ! -d "$SETUP_DEPS/python/prometheus_client" ] || return 0
+# What some tests use and others do without, in build-deps/python/, where CI=true: the parser that metrics are checked
+# with, and pytest.
+setup_python_packages() {
+    [ "${CI:-}" = true ] && [ ! -d "$SETUP_DEPS/python/pytest" ] || return 0
     setup_venv
-    say "Installing prometheus_client from Python's package registry into build-deps/"
-    logged "$SETUP_LOG" "$SETUP_DEPS/venv/bin/pip" install --quiet --no-deps --target "$SETUP_DEPS/python" \
-        prometheus_client || say "  (not to be had here; going on without)"
+    say "Installing prometheus_client and pytest from Python's package registry into build-deps/"
+    logged "$SETUP_LOG" "$SETUP_DEPS/venv/bin/pip" install --quiet --target "$SETUP_DEPS/python" \
+        prometheus_client pytest || say "  (not to be had here; going on without)"
 }
 
 # CLANG_FORMAT: the formatter, of the one version that .clang-format is written for; empty when it is

@@ -296,7 +296,7 @@ done
 
 timings=() began=$SECONDS n_begun=0
 setup_everything
-setup_metrics_parser
+setup_python_packages
 for suite in "${suites[@]}"; do
     run_suite "$suite"
 done

@@ -19,6 +19,8 @@ sys.path.insert(0, HERE)
 import apps  # noqa: E402
 import framework_tests  # noqa: E402
 
+INSTALLED = os.path.join(HERE, "..", "..", "build-deps", "python")  # by tools/setup.sh
+
 ALWAYS = "import os, pytest, time\n\ndef test_always():\n    pass\n"
 PACKAGE = {f"tests/cupy_tests/{folder}__init__.py": "" for folder in ("", "core_tests/", "math_tests/", "cuda_tests/")}
 CORE, MATHS, MEMORY = "core_tests/test_core.py", "math_tests/test_sums.py", "cuda_tests/test_memory.py"
@@ -188,6 +190,9 @@ def test_natively():
 
 
 if __name__ == "__main__":
+    if not importlib.util.find_spec("pytest") and os.path.isdir(INSTALLED):
+        sys.path.append(INSTALLED)
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), os.path.abspath(INSTALLED)]))
     if not importlib.util.find_spec("pytest"):
         print("pytest is not installed")
         sys.exit(77)
