@@ -121,13 +121,17 @@ class Report(Case):
         """A named pipe whose reader leaves early: no signal, no other status."""
         folder = os.path.join(PROGRAMS, 'report-pipe-%d' % os.getpid())
         os.mkfifo(folder)
+        reader = subprocess.Popen(['head', '-c', '1', folder], stdout=subprocess.DEVNULL)
         try:
-            reader = subprocess.Popen(['head', '-c', '1', folder], stdout=subprocess.DEVNULL)
+            writer = os.open(folder, os.O_WRONLY)  # returns once the reader is there
             done = subprocess.run([program('faults_program'), NAME],
                                   env=environment(ALLOGRAFT_STATS=folder),
                                   stdout=subprocess.PIPE, timeout=60)
             reader.wait(timeout=60)
+            os.close(writer)
         finally:
+            reader.kill()
+            reader.wait()
             os.unlink(folder)
         self.assertEqual(self.native.out, done.stdout.decode())
         self.assertEqual(self.native.status, done.returncode)
