@@ -28,7 +28,8 @@ def cloverleaf(*decks):
                                    "reads": ["InputDecks/" + deck]} for deck in decks}
 
 
-# One parent serves all of PyTorch; OpenMM begins with CUDA when it is imported.
+# One parent serves all of PyTorch. OpenMM begins with CUDA when it is imported, and numba_bodies gives NumPy a name before
+# it imports numba.
 TORCH = {"imports": ["torch", "transformers", "torch_geometric.nn", "gpytorch"]}
 OPENMM = {"imports": ["numpy"], "reads": ["openmm_steps.py"], "noise": ["^stepping took"],
           "timer": "stepping took ([0-9.]+) s"}
@@ -128,7 +129,7 @@ PROGRAMS = {
         ("geometric_graphs", "p", "", TORCH),
         ("gpytorch_regression", "p", "", TORCH),
         ("cupy_heat", "p", "", {"imports": ["cupy"]}),
-        ("numba_bodies", "p", "", {"imports": ["numba.cuda", "numpy"]}),
+        ("numba_bodies", "p", "", {"imports": ["numpy"]}),
         ("diffrax_orbits", "p", "", {"imports": ["jax", "diffrax"]}),
         ("openmm_gbsa", "p", "", OPENMM),
         ("openmm_pme", "p", "", OPENMM),
