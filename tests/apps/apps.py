@@ -151,12 +151,17 @@ def comparable(result, loose):
     return status, passed, [line for i, line in enumerate(kept) if i not in loose], digests, found
 
 
+def in_turn(ways, turn):
+    """Forth and back, so that none always comes behind the same other one: what ran before warms the machine, or not."""
+    return list(reversed(ways)) if turn % 2 else list(ways)
+
+
 def measure(recipe, options):
     """way -> its runs, in turns; the native ones include those made first."""
     runs = {"native": reference(recipe, options), **{way: [] for way in options.ways}}
     for turn in range(options.runs):
-        for way, made in runs.items():
-            made.append(Run(recipe, environment(options, way), options.timeout))
+        for way in in_turn(runs, turn):
+            runs[way].append(Run(recipe, environment(options, way), options.timeout))
         print(f"turn {turn + 1} of {options.runs}", file=sys.stderr)
     return runs
 

@@ -186,7 +186,7 @@ class Case:
 
     def turn(self, options):
         try:
-            for way in ["native", *self.ways(options)]:
+            for way in apps.in_turn(["native", *self.ways(options)], len(self.timed.get("native", []))):
                 self.timed.setdefault(way, []).append(self.run(options, way, forks="imports" in self.recipe))
                 self.must_have_passed()
         except (apps.Unusable, OSError) as trouble:
