@@ -22,10 +22,10 @@ enum ag_memory {
     AG_MEMORY_PAGEABLE,
 };
 
-/* What is remembered of memory is valid until this changes. */
+/* What is remembered of memory is valid until this changes, and so are the nodes that name it. */
 extern _Atomic uint64_t ag_copies_epoch;
 
-/* Memory is about to be freed, or mapped at an address that meant something else. */
+/* Memory is about to go, or to be other memory; what was withheld and names it was submitted. */
 static inline void ag_copies_forget(void)
 {
     atomic_fetch_add_explicit(&ag_copies_epoch, 1, memory_order_release);

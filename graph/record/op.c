@@ -326,11 +326,6 @@ bool ag_op_fill(struct ag_op *op, uint64_t to, unsigned width, uint32_t value, u
     return true;
 }
 
-unsigned ag_op_fill_width(const struct ag_signature *signature)
-{
-    return (unsigned)signature->word[1];
-}
-
 bool ag_op_fill_2d(struct ag_op *op, uint64_t to, uint64_t pitch, unsigned width, uint32_t value,
                    uint64_t columns, uint64_t rows)
 {
@@ -345,11 +340,20 @@ bool ag_op_fill_2d(struct ag_op *op, uint64_t to, uint64_t pitch, unsigned width
     return true;
 }
 
-void ag_op_fill_2d_params(const struct ag_signature *signature, struct ag_fill_2d *ret_params)
+void ag_op_fill_area(const struct ag_op *op, struct ag_fill_area *ret_area)
 {
-    const uint64_t *word = signature->word;
+    const struct ag_fill_payload *fill = (const void *)op->payload;
+    const uint64_t *word = op->signature.word;
 
-    *ret_params = (struct ag_fill_2d){
+    if (ag_op_kind(op) == AG_OP_FILL) {
+        *ret_area = (struct ag_fill_area){.to = fill->to,
+                                          .columns = fill->count,
+                                          .rows = 1,
+                                          .value = (uint32_t)fill->value,
+                                          .width = (unsigned)word[1]};
+        return;
+    }
+    *ret_area = (struct ag_fill_area){
         .to = word[1],
         .pitch = word[2],
         .width = (unsigned)(uint32_t)word[3],

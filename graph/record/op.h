@@ -119,8 +119,8 @@ struct ag_kernel_config {
         *attributes; /* those that matter; without cooperative, which is a flag */
     uint32_t n_attributes;
 };
-struct ag_fill_2d {
-    uint64_t to, pitch, columns, rows;
+struct ag_fill_area {
+    uint64_t to, pitch, columns, rows; /* pitch 0: one row */
     uint32_t value;
     unsigned width;
 };
@@ -128,7 +128,6 @@ void ag_op_kernel_config(const struct ag_signature *signature, struct ag_kernel_
 void ag_op_copy_types(const struct ag_signature *signature, CUmemorytype *ret_to,
                       CUmemorytype *ret_from);
 const CUDA_MEMCPY3D *ag_op_copy_3d_params(const struct ag_signature *signature);
-unsigned ag_op_fill_width(const struct ag_signature *signature);
-void ag_op_fill_2d_params(const struct ag_signature *signature, struct ag_fill_2d *ret_params);
+void ag_op_fill_area(const struct ag_op *op, struct ag_fill_area *ret_area); /* of either kind */
 
 #endif

@@ -1,18 +1,22 @@
 /* Builds, updates and launches the graph of one segment: see builder.h.
  *
- * Two things are delicate:
+ * Three things are delicate:
  * - Over a programmatic edge a kernel may start before its predecessor has finished; but what comes
  *   behind must find both finished. So a node behind a programmatic edge's end also depends in full
  *   on the node before that edge: when a node starts, all its predecessors but the last are done.
  * - A node that is updated before its executable was first uploaded or launched stays slow: 0.12 us
  *   more on the device each time it runs (H200; first_update in tests/gpu/facts/graph_facts.cu). So
  *   the executable is uploaded before its first update. Updates of an executable that is running
- *   are taken at once and cost no more, so a second executable would gain nothing. */
+ *   are taken at once and cost no more, so a second executable would gain nothing.
+ * - A node that copies or fills refers to what the driver knows of its memory. When that memory was
+ *   freed, and the program has other memory at the same address, a launch would crash in the driver
+ *   (freed_fill in graph_facts.cu). So after a free such nodes are set again, changed or not. */
 #include "graph/replay/builder.h"
 
 #include <string.h>
 
 #include "graph/record/arguments.h"
+#include "graph/record/copies.h"
 #include "graph/tuning.h"
 #include "interpose/base/pages.h"
 #include "interpose/driver/driver.h"
@@ -32,7 +36,8 @@ struct ag_graph {
     CUgraphExec exec;
     unsigned char *last; /* the payloads it has, or will be made with, at their places */
     uint32_t n, filled;  /* operations and payload bytes so far */
-    bool dead, last_was_programmatic, has_priorities, is_uploaded;
+    uint64_t epoch;      /* of memory (copies.h), when copies and fills were set */
+    bool dead, last_was_programmatic, has_priorities, is_uploaded, names_memory;
     size_t size; /* of the mapping that holds this */
     struct place *places;
     struct node *nodes;
@@ -91,37 +96,50 @@ static void kernel_params(const struct ag_graph *graph, const struct ag_op *op,
     }
 }
 
-static void fill_params(const struct ag_op *op, CUDA_MEMSET_NODE_PARAMS *ret_params)
-{
-    const struct ag_fill_payload *fill = (const void *)op->payload;
-    struct ag_fill_2d area;
+/* What the driver takes of an operation: the one of its kind. */
+struct node_params {
+    struct ag_arguments arguments;
+    CUDA_KERNEL_NODE_PARAMS_v2 kernel;
+    CUDA_MEMSET_NODE_PARAMS fill;
+    CUDA_HOST_NODE_PARAMS host;
+    CUDA_MEMCPY3D copy;
+};
 
-    if (ag_op_kind(op) == AG_OP_FILL) {
-        *ret_params = (CUDA_MEMSET_NODE_PARAMS){
-            .dst = fill->to,
-            .value = (unsigned)fill->value,
-            .elementSize = ag_op_fill_width(&op->signature),
-            .width = fill->count,
-            .height = 1,
-        };
-        return;
-    }
-    ag_op_fill_2d_params(&op->signature, &area);
-    *ret_params = (CUDA_MEMSET_NODE_PARAMS){
-        .dst = area.to,
-        .pitch = area.pitch,
-        .value = area.value,
-        .elementSize = area.width,
-        .width = area.columns,
-        .height = area.rows,
-    };
-}
-
-static CUDA_HOST_NODE_PARAMS host_params(const struct ag_op *op)
+static void params_of(const struct ag_graph *graph, const struct ag_op *op,
+                      struct node_params *ret_params)
 {
     const struct ag_host_payload *host = (const void *)op->payload;
+    struct ag_fill_area area;
 
-    return (CUDA_HOST_NODE_PARAMS){.fn = host->function, .userData = host->data};
+    switch (ag_op_kind(op)) {
+    case AG_OP_KERNEL:
+        kernel_params(graph, op, &ret_params->arguments, &ret_params->kernel);
+        break;
+    case AG_OP_COPY:
+        ag_arguments_copy(&op->signature, (const void *)op->payload, &ret_params->copy);
+        break;
+    case AG_OP_COPY_3D:
+        ret_params->copy = *ag_op_copy_3d_params(&op->signature);
+        break;
+    case AG_OP_FILL:
+    case AG_OP_FILL_2D:
+        ag_op_fill_area(op, &area);
+        ret_params->fill = (CUDA_MEMSET_NODE_PARAMS){.dst = area.to,
+                                                     .pitch = area.pitch,
+                                                     .value = area.value,
+                                                     .elementSize = area.width,
+                                                     .width = area.columns,
+                                                     .height = area.rows};
+        break;
+    case AG_OP_HOST:
+        ret_params->host = (CUDA_HOST_NODE_PARAMS){.fn = host->function, .userData = host->data};
+        break;
+    }
+}
+
+static bool names_memory(const struct ag_op *op)
+{
+    return ag_op_kind(op) != AG_OP_KERNEL && ag_op_kind(op) != AG_OP_HOST;
 }
 
 /* Nodes cannot copy or fill nothing. */
@@ -161,6 +179,7 @@ struct ag_graph *ag_graph_begin(const struct ag_graph_params *params, CUresult *
     graph->places = (void *)at;
     at += n * sizeof(struct place);
     graph->last = at;
+    graph->epoch = atomic_load_explicit(&ag_copies_epoch, memory_order_acquire);
     *ret_why = ag_cu.cuGraphCreate(&graph->handle, 0);
     if (*ret_why == CUDA_SUCCESS)
         return graph;
@@ -229,37 +248,29 @@ static CUresult connect(struct ag_graph *graph, CUgraphNode node)
 static CUresult add_node(struct ag_graph *graph, const struct ag_op *op, const CUgraphNode *before,
                          size_t n_before, CUgraphNode *ret_node)
 {
-    struct ag_arguments arguments;
-    CUDA_KERNEL_NODE_PARAMS_v2 kernel;
-    CUDA_MEMSET_NODE_PARAMS fill;
-    CUDA_HOST_NODE_PARAMS host;
-    CUDA_MEMCPY3D copy;
+    CUcontext context = graph->params.context;
+    CUgraph handle = graph->handle;
+    struct node_params params;
 
+    params_of(graph, op, &params);
     switch (ag_op_kind(op)) {
     case AG_OP_KERNEL:
-        kernel_params(graph, op, &arguments, &kernel);
-        return ag_cu.cuGraphAddKernelNode_v2(ret_node, graph->handle, before, n_before, &kernel);
+        return ag_cu.cuGraphAddKernelNode_v2(ret_node, handle, before, n_before, &params.kernel);
     case AG_OP_COPY:
-        ag_arguments_copy(&op->signature, (const void *)op->payload, &copy);
-        return ag_cu.cuGraphAddMemcpyNode(ret_node, graph->handle, before, n_before, &copy,
-                                          graph->params.context);
     case AG_OP_COPY_3D:
-        return ag_cu.cuGraphAddMemcpyNode(ret_node, graph->handle, before, n_before,
-                                          ag_op_copy_3d_params(&op->signature),
-                                          graph->params.context);
+        return ag_cu.cuGraphAddMemcpyNode(ret_node, handle, before, n_before, &params.copy,
+                                          context);
     case AG_OP_FILL:
     case AG_OP_FILL_2D:
-        fill_params(op, &fill);
-        return ag_cu.cuGraphAddMemsetNode(ret_node, graph->handle, before, n_before, &fill,
-                                          graph->params.context);
+        return ag_cu.cuGraphAddMemsetNode(ret_node, handle, before, n_before, &params.fill,
+                                          context);
     case AG_OP_HOST:
-        host = host_params(op);
-        return ag_cu.cuGraphAddHostNode(ret_node, graph->handle, before, n_before, &host);
+        return ag_cu.cuGraphAddHostNode(ret_node, handle, before, n_before, &params.host);
     }
     return CUDA_ERROR_INVALID_VALUE;
 }
 
-static CUresult add(struct ag_graph *graph, const struct ag_op *op)
+CUresult ag_graph_add(struct ag_graph *graph, const struct ag_op *op)
 {
     uint32_t n = graph->n, bytes = op->payload_bytes;
     bool overlaps = may_overlap(graph, op);
@@ -287,16 +298,8 @@ static CUresult add(struct ag_graph *graph, const struct ag_op *op)
     memcpy(graph->last + graph->filled, op->payload, bytes);
     graph->filled += (uint32_t)rounded(bytes);
     graph->n++;
+    graph->names_memory |= names_memory(op);
     return CUDA_SUCCESS;
-}
-
-CUresult ag_graph_add(struct ag_graph *graph, const struct ag_op *op)
-{
-    CUresult result = add(graph, op);
-
-    if (result != CUDA_SUCCESS)
-        ag_graph_destroy(graph);
-    return result;
 }
 
 /* Without the flag all nodes run at the priority of the stream they are launched into, which is
@@ -306,43 +309,32 @@ CUresult ag_graph_add(struct ag_graph *graph, const struct ag_op *op)
 CUresult ag_graph_finish(struct ag_graph *graph)
 {
     unsigned flags = graph->has_priorities ? CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY : 0;
-    CUresult result = ag_cu.cuGraphInstantiateWithFlags(&graph->exec, graph->handle, flags);
 
-    if (result != CUDA_SUCCESS)
-        ag_graph_destroy(graph);
-    return result;
+    return ag_cu.cuGraphInstantiateWithFlags(&graph->exec, graph->handle, flags);
 }
 
 /* --- launching --- */
 
 static CUresult set_node(const struct ag_graph *graph, CUgraphNode node, const struct ag_op *op)
 {
-    struct ag_arguments arguments;
-    CUDA_KERNEL_NODE_PARAMS_v2 kernel;
-    CUDA_MEMSET_NODE_PARAMS fill;
-    CUDA_HOST_NODE_PARAMS host;
-    CUDA_MEMCPY3D copy;
+    CUcontext context = graph->params.context;
+    struct node_params params;
 
+    params_of(graph, op, &params);
     switch (ag_op_kind(op)) {
     case AG_OP_KERNEL:
-        kernel_params(graph, op, &arguments, &kernel);
-        return ag_cu.cuGraphExecKernelNodeSetParams_v2(graph->exec, node, &kernel);
+        return ag_cu.cuGraphExecKernelNodeSetParams_v2(graph->exec, node, &params.kernel);
     case AG_OP_COPY:
-        ag_arguments_copy(&op->signature, (const void *)op->payload, &copy);
-        return ag_cu.cuGraphExecMemcpyNodeSetParams(graph->exec, node, &copy,
-                                                    graph->params.context);
+        return ag_cu.cuGraphExecMemcpyNodeSetParams(graph->exec, node, &params.copy, context);
     case AG_OP_FILL:
-        fill_params(op, &fill);
-        return ag_cu.cuGraphExecMemsetNodeSetParams(graph->exec, node, &fill,
-                                                    graph->params.context);
-    case AG_OP_HOST:
-        host = host_params(op);
-        return ag_cu.cuGraphExecHostNodeSetParams(graph->exec, node, &host);
-    case AG_OP_COPY_3D:
     case AG_OP_FILL_2D:
-        break;
+        return ag_cu.cuGraphExecMemsetNodeSetParams(graph->exec, node, &params.fill, context);
+    case AG_OP_HOST:
+        return ag_cu.cuGraphExecHostNodeSetParams(graph->exec, node, &params.host);
+    case AG_OP_COPY_3D:
+        break; /* the driver sets no copy of several rows */
     }
-    return CUDA_ERROR_INVALID_VALUE; /* nothing of these can change */
+    return CUDA_ERROR_INVALID_VALUE;
 }
 
 /* Payloads are zero up to the next multiple of 8, here and there. */
@@ -378,15 +370,17 @@ static bool has_all(const struct ag_graph *graph, const struct ag_op *ops)
            end->payload_bytes == last.bytes && !memcmp(graph->last, ops->payload, graph->filled);
 }
 
-static CUresult update(const struct ag_graph *graph, const struct ag_op *ops, uint32_t *ret_updated)
+/* Gives the nodes the payloads of `ops`: those that have others, and every node that names memory
+ * if `anew`, and then no other node. */
+static CUresult update(const struct ag_graph *graph, const struct ag_op *ops, bool anew,
+                       uint32_t *ret_updated)
 {
-    if (has_all(graph, ops))
-        return CUDA_SUCCESS;
     for (uint32_t i = 0; i < graph->n; i++) {
         const struct place place = graph->places[i];
+        bool has = ag_graph_has(graph, i, &ops[i]);
         CUresult result;
 
-        if (ag_graph_has(graph, i, &ops[i]))
+        if (anew ? !names_memory(&ops[i]) : has)
             continue;
         result = ops[i].payload_bytes != place.bytes || is_empty(&ops[i])
                      ? CUDA_ERROR_INVALID_VALUE
@@ -394,9 +388,19 @@ static CUresult update(const struct ag_graph *graph, const struct ag_op *ops, ui
         if (result != CUDA_SUCCESS)
             return result;
         memcpy(graph->last + place.offset, ops[i].payload, place.bytes);
-        ++*ret_updated;
+        *ret_updated += !has;
     }
     return CUDA_SUCCESS;
+}
+
+/* After a free; before the upload, which may look at the memory, too. */
+static CUresult renew(struct ag_graph *graph, const struct ag_op *ops, uint32_t *ret_updated)
+{
+    uint64_t epoch = atomic_load_explicit(&ag_copies_epoch, memory_order_acquire);
+    bool is_old = graph->names_memory && graph->epoch != epoch;
+
+    graph->epoch = epoch;
+    return is_old ? update(graph, ops, true, ret_updated) : CUDA_SUCCESS;
 }
 
 const unsigned char *ag_graph_payloads(const struct ag_graph *graph, uint32_t *ret_bytes)
@@ -423,14 +427,6 @@ bool ag_graph_prepare(struct ag_graph *graph, const unsigned char *payloads, uin
     return !graph->dead && *at < graph->n;
 }
 
-/* A refusal is no harm: the first launch uploads, too. */
-static void upload(struct ag_graph *graph, CUstream stream)
-{
-    if (!graph->is_uploaded)
-        (void)ag_cu.cuGraphUpload(graph->exec, stream);
-    graph->is_uploaded = true;
-}
-
 CUresult ag_graph_launch(struct ag_graph *graph, const struct ag_op *ops, CUstream stream,
                          uint32_t *ret_updated)
 {
@@ -439,8 +435,12 @@ CUresult ag_graph_launch(struct ag_graph *graph, const struct ag_op *ops, CUstre
 
     if (graph->dead)
         return CUDA_ERROR_INVALID_VALUE;
-    upload(graph, stream);
-    result = update(graph, ops, &updated);
+    result = renew(graph, ops, &updated);
+    if (result == CUDA_SUCCESS && !graph->is_uploaded)
+        (void)ag_cu.cuGraphUpload(graph->exec, stream); /* refused, it is launched all the same */
+    graph->is_uploaded = true;
+    if (result == CUDA_SUCCESS && !has_all(graph, ops))
+        result = update(graph, ops, false, &updated);
     if (result == CUDA_SUCCESS)
         result = ag_cu.cuGraphLaunch(graph->exec, stream);
     if (result != CUDA_SUCCESS) {

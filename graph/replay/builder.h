@@ -28,7 +28,7 @@ const char *ag_graph_missing(void);
 CUresult ag_op_submit(const struct ag_op *op, CUstream stream);
 
 /* Building in pieces: begin, add every operation in order (a straight chain), finish
- * (instantiates). NULL or an error: the graph is gone (finish and add free it on failure). */
+ * (instantiates). After an error the graph is only to be destroyed. */
 struct ag_graph *ag_graph_begin(const struct ag_graph_params *params, CUresult *ret_why);
 CUresult ag_graph_add(struct ag_graph *graph, const struct ag_op *op);
 CUresult ag_graph_finish(struct ag_graph *graph);

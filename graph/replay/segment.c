@@ -408,38 +408,37 @@ static CUresult add_staged(struct ag_stream *stream, struct ag_graph *graph, con
     struct ag_copy_payload copy;
     struct ag_op staged = *op;
 
-    if (!ring) {
-        ag_graph_destroy(graph);
+    if (!ring)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    }
     memcpy(&copy, op->payload, sizeof(copy));
     copy.from = (uintptr_t)ag_ring_memory(ring);
     staged.payload = (void *)&copy;
     return ag_graph_add(graph, &staged);
 }
 
-static CUresult build_from(struct ag_stream *stream, struct ag_graph **ret)
+static struct ag_graph *build_from(struct ag_stream *stream, CUresult *ret_why)
 {
     struct ag_graph_params params = {
         .context = stream->id.context->handle,
         .priority = stream->id.priority,
         .n_ops = stream->segment.n_ops,
     };
-    CUresult result = CUDA_SUCCESS;
     struct ag_graph *graph;
 
     for (uint32_t i = 0; i < stream->segment.n_ops; i++)
         params.n_bytes += (stream->segment.ops[i].payload_bytes + 7) & ~7u;
-    graph = ag_graph_begin(&params, &result);
-    for (uint32_t i = 0; result == CUDA_SUCCESS && i < stream->segment.n_ops; i++) {
+    graph = ag_graph_begin(&params, ret_why);
+    for (uint32_t i = 0; *ret_why == CUDA_SUCCESS && i < stream->segment.n_ops; i++) {
         const struct ag_op *op = &stream->segment.ops[i];
 
-        result = is_staged(op) ? add_staged(stream, graph, op) : ag_graph_add(graph, op);
+        *ret_why = is_staged(op) ? add_staged(stream, graph, op) : ag_graph_add(graph, op);
     }
-    if (result == CUDA_SUCCESS)
-        result = ag_graph_finish(graph);
-    *ret = result == CUDA_SUCCESS ? graph : NULL;
-    return result;
+    if (*ret_why == CUDA_SUCCESS)
+        *ret_why = ag_graph_finish(graph);
+    if (*ret_why == CUDA_SUCCESS)
+        return graph;
+    ag_graph_destroy(graph);
+    return NULL;
 }
 
 static void dump(const struct ag_graph *graph)
@@ -473,7 +472,7 @@ static bool carry(struct ag_stream *stream, struct ag_graph *graph)
 static void build(struct ag_stream *stream)
 {
     uint64_t began = ag_clock_ns(), began_ticks = ag_clock_ticks();
-    struct ag_graph *graph = NULL;
+    struct ag_graph *graph;
     CUresult result;
 
     for (uint32_t i = 0; i < stream->segment.n_ops; i++) {
@@ -483,7 +482,7 @@ static void build(struct ag_stream *stream)
     if ((stream->id.thread && stream->id.thread != ag_stream_thread()) || !make_room(stream) ||
         !ag_capture_guard_enter())
         return;
-    result = build_from(stream, &graph);
+    graph = build_from(stream, &result);
     ag_capture_guard_leave();
     if (graph && !carry(stream, graph)) {
         ag_graph_destroy(graph);

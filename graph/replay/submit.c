@@ -65,41 +65,37 @@ static CUresult submit_copy(const struct ag_op *op, CUstream stream)
     return ag_cu.cuMemcpyAsync(copy->to, copy->from, copy->bytes, stream);
 }
 
-static CUresult submit_fill(const struct ag_op *op, CUstream stream)
+static CUresult submit_fill(const struct ag_fill_area *area, CUstream stream)
 {
-    const struct ag_fill_payload *fill = (const void *)op->payload;
-
-    switch (ag_op_fill_width(&op->signature)) {
+    switch (area->width) {
     case 1:
-        return ag_cu.cuMemsetD8Async(fill->to, (unsigned char)fill->value, fill->count, stream);
+        return ag_cu.cuMemsetD8Async(area->to, (unsigned char)area->value, area->columns, stream);
     case 2:
-        return ag_cu.cuMemsetD16Async(fill->to, (unsigned short)fill->value, fill->count, stream);
+        return ag_cu.cuMemsetD16Async(area->to, (unsigned short)area->value, area->columns, stream);
     default:
-        return ag_cu.cuMemsetD32Async(fill->to, (unsigned)fill->value, fill->count, stream);
+        return ag_cu.cuMemsetD32Async(area->to, area->value, area->columns, stream);
     }
 }
 
-static CUresult submit_fill_2d(const struct ag_op *op, CUstream stream)
+static CUresult submit_fill_2d(const struct ag_fill_area *area, CUstream stream)
 {
-    struct ag_fill_2d area;
-
-    ag_op_fill_2d_params(&op->signature, &area);
-    switch (area.width) {
+    switch (area->width) {
     case 1:
-        return ag_cu.cuMemsetD2D8Async(area.to, area.pitch, (unsigned char)area.value, area.columns,
-                                       area.rows, stream);
+        return ag_cu.cuMemsetD2D8Async(area->to, area->pitch, (unsigned char)area->value,
+                                       area->columns, area->rows, stream);
     case 2:
-        return ag_cu.cuMemsetD2D16Async(area.to, area.pitch, (unsigned short)area.value,
-                                        area.columns, area.rows, stream);
+        return ag_cu.cuMemsetD2D16Async(area->to, area->pitch, (unsigned short)area->value,
+                                        area->columns, area->rows, stream);
     default:
-        return ag_cu.cuMemsetD2D32Async(area.to, area.pitch, area.value, area.columns, area.rows,
-                                        stream);
+        return ag_cu.cuMemsetD2D32Async(area->to, area->pitch, area->value, area->columns,
+                                        area->rows, stream);
     }
 }
 
 CUresult ag_op_submit(const struct ag_op *op, CUstream stream)
 {
     const struct ag_host_payload *host = (const void *)op->payload;
+    struct ag_fill_area area;
 
     switch (ag_op_kind(op)) {
     case AG_OP_KERNEL:
@@ -109,9 +105,11 @@ CUresult ag_op_submit(const struct ag_op *op, CUstream stream)
     case AG_OP_COPY_3D:
         return ag_cu.cuMemcpy3DAsync_v2(ag_op_copy_3d_params(&op->signature), stream);
     case AG_OP_FILL:
-        return submit_fill(op, stream);
+        ag_op_fill_area(op, &area);
+        return submit_fill(&area, stream);
     case AG_OP_FILL_2D:
-        return submit_fill_2d(op, stream);
+        ag_op_fill_area(op, &area);
+        return submit_fill_2d(&area, stream);
     case AG_OP_HOST:
         return ag_cu.cuLaunchHostFunc(stream, host->function, host->data);
     }

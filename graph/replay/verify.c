@@ -91,8 +91,7 @@ static bool take_3d(struct verify *verify, const CUDA_MEMCPY3D *copy)
 static bool take_op(struct verify *verify, const struct ag_op *op)
 {
     const struct ag_copy_payload *copy = (const void *)op->payload;
-    const struct ag_fill_payload *fill = (const void *)op->payload;
-    struct ag_fill_2d area;
+    struct ag_fill_area area;
 
     switch (ag_op_kind(op)) {
     case AG_OP_KERNEL:
@@ -102,9 +101,8 @@ static bool take_op(struct verify *verify, const struct ag_op *op)
     case AG_OP_COPY_3D:
         return take_3d(verify, ag_op_copy_3d_params(&op->signature));
     case AG_OP_FILL:
-        return take_block(verify, fill->to, true);
     case AG_OP_FILL_2D:
-        ag_op_fill_2d_params(&op->signature, &area);
+        ag_op_fill_area(op, &area);
         return take_block(verify, area.to, true);
     case AG_OP_HOST:
         break;

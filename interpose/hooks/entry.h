@@ -108,10 +108,10 @@ static inline int ag_entry_first(enum ag_hook hook)
 /* `why` is known where this is compiled: nothing is left of it, or a load or two. */
 static inline void ag_entry_before(int why)
 {
-    if ((why == AG_FLUSH_FREE || why == AG_FLUSH_END) && ag_entry_replays_now())
-        ag_copies_forget();
     if (why >= 0 && ag_replay_holds())
         ag_replay_flush_all((enum ag_flush)why);
+    if ((why == AG_FLUSH_FREE || why == AG_FLUSH_END) && ag_entry_replays_now())
+        ag_copies_forget();
 }
 
 /* True when the hook is to do its work, with the thread marked as inside. */

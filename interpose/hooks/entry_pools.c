@@ -57,11 +57,10 @@ AG_ENTRY CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *dptr, size_t bytes, 
 static void freeing(CUstream stream, bool per_thread)
 {
     ag_watch_work(stream, per_thread);
-    if (!ag_entry_replays_now())
-        return;
-    ag_copies_forget();
     if (ag_replay_holds())
         ag_replay_flush_stream(stream, per_thread, AG_FLUSH_FREE);
+    if (ag_entry_replays_now())
+        ag_copies_forget();
 }
 
 AG_ENTRY CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream stream)

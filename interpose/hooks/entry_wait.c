@@ -80,10 +80,10 @@ AG_WAITS(cuCtxSynchronize_v2, ag_replay_flush_all(AG_FLUSH_DEVICE), (CUcontext c
 /* What is freed may be other memory afterwards. */
 static void flush_for_free(void)
 {
-    if (ag_entry_replays_now())
-        ag_copies_forget();
     if (ag_replay_holds())
         ag_replay_flush_all(AG_FLUSH_FREE);
+    if (ag_entry_replays_now())
+        ag_copies_forget();
 }
 
 #define FREES(symbol, parameters, ...)                                                        \

@@ -137,12 +137,12 @@ static void before(unsigned number)
 {
     if (may_be_work(number))
         ag_watch_work(CU_STREAM_PER_THREAD, true); /* of whatever stream */
-    if (changes_what_graphs_name(number) && ag_entry_replays())
-        ag_copies_forget();
     if (kind_of(number) == KIND_CODE && ag_entry_replays())
         ag_replay_forget_code(AG_FLUSH_CODE);
     else if (ag_replay_holds())
         ag_replay_flush_all(AG_FLUSH_CALL);
+    if (changes_what_graphs_name(number) && ag_entry_replays())
+        ag_copies_forget();
 }
 
 /* The long way of a trampoline: returns where it is to jump. */

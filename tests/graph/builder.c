@@ -5,6 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "graph/record/copies.h"
+
 static uint64_t seed;
 static struct made made[MAX_OPS], other_made[MAX_OPS];
 static struct ag_op ops[MAX_OPS], other_ops[MAX_OPS];
@@ -192,29 +194,36 @@ static void test_edges(void)
     ag_cu.cuGraphAddDependencies_v2 = cuGraphAddDependencies_v2;
 }
 
+static CUresult added_alone(const struct ag_graph_params *params, const struct made *made,
+                            unsigned times)
+{
+    CUresult result;
+    struct ag_graph *graph = ag_graph_begin(params, &result);
+
+    CHECK(graph && result == CUDA_SUCCESS);
+    while (times-- && result == CUDA_SUCCESS)
+        result = ag_graph_add(graph, &made->op);
+    ag_graph_destroy(graph);
+    return result;
+}
+
 /* Nodes copy and fill something; a graph takes as many operations as were said. */
 static void test_refused(void)
 {
     struct ag_graph_params params = {.context = world.context, .n_ops = 1, .n_bytes = 24};
     struct made empty;
-    struct ag_graph *graph;
-    CUresult result;
 
     world_make(&empty, WHAT_DEVICE_COPY, 1, 1);
     ((struct ag_copy_payload *)(void *)empty.payload)->bytes = 0;
-    graph = ag_graph_begin(&params, &result);
-    CHECK(graph && ag_graph_add(graph, &empty.op) == CUDA_ERROR_INVALID_VALUE);
+    CHECK(added_alone(&params, &empty, 1) == CUDA_ERROR_INVALID_VALUE);
     world_make(&empty, WHAT_FILL, 1, 1);
     ((struct ag_fill_payload *)(void *)empty.payload)->count = 0;
-    graph = ag_graph_begin(&params, &result);
-    CHECK(graph && ag_graph_add(graph, &empty.op) == CUDA_ERROR_INVALID_VALUE);
+    CHECK(added_alone(&params, &empty, 1) == CUDA_ERROR_INVALID_VALUE);
     world_make(&empty, WHAT_FILL, 1, 1);
-    graph = ag_graph_begin(&params, &result);
-    CHECK(graph && ag_graph_add(graph, &empty.op) == CUDA_SUCCESS);
-    CHECK(ag_graph_add(graph, &empty.op) == CUDA_ERROR_INVALID_VALUE);
+    CHECK(added_alone(&params, &empty, 1) == CUDA_SUCCESS);
+    CHECK(added_alone(&params, &empty, 2) == CUDA_ERROR_INVALID_VALUE);
     params.n_bytes = 16;
-    graph = ag_graph_begin(&params, &result);
-    CHECK(graph && ag_graph_add(graph, &empty.op) == CUDA_ERROR_INVALID_VALUE);
+    CHECK(added_alone(&params, &empty, 1) == CUDA_ERROR_INVALID_VALUE);
 }
 
 /* An update that the driver does not take: nothing has been submitted, and the graph stays dead. */
@@ -236,6 +245,78 @@ static void test_dead(void)
     CHECK(ag_graph_launch(graph, ops, world.stream, &updated) != CUDA_SUCCESS);
     expect_same(&before, "a dead graph launched");
     CHECK(updated == 1000 && sim_calls("cuGraphLaunch") == n_launches);
+    ag_graph_destroy(graph);
+}
+
+/* Freed, and allocated again at the same address. */
+static void allocate_anew(CUdeviceptr memory)
+{
+    CUdeviceptr other[64];
+    unsigned n = 0;
+
+    OK(cuCtxSynchronize());
+    OK(cuMemFree_v2(memory));
+    ag_copies_forget();
+    do {
+        CHECK(n < 64);
+        OK(cuMemAlloc_v2(&other[n], AREA_BYTES));
+    } while (other[n++] != memory);
+    while (--n)
+        OK(cuMemFree_v2(other[n - 1]));
+}
+
+/* The nodes that name memory are set again behind a free, once, whether or not the graph was
+ * launched before; no others are, and none counts as updated. */
+static void test_freed_since(bool launched)
+{
+    static const enum what what[] = {WHAT_MIX, WHAT_FILL, WHAT_MIX};
+    struct ag_fill_payload *fill = (void *)made[1].payload;
+    unsigned long n_fills, n_kernels = sim_calls("cuGraphExecKernelNodeSetParams_v2");
+    unsigned char byte = 0;
+    struct ag_graph *graph;
+    CUdeviceptr memory;
+    uint32_t updated = 0;
+
+    for (uint32_t i = 0; i < 3; i++) {
+        world_make(&made[i], what[i], i, i);
+        ops[i] = made[i].op;
+    }
+    OK(cuMemAlloc_v2(&memory, AREA_BYTES));
+    fill->to = memory;
+    OK(script_build(ops, 3, &graph));
+    n_fills = sim_calls("cuGraphExecMemsetNodeSetParams");
+    if (launched)
+        OK(ag_graph_launch(graph, ops, world.stream, &updated));
+    for (unsigned i = 1; i <= 3; i++) {
+        allocate_anew(memory);
+        for (unsigned j = 0; j < 3; j++) {
+            OK(ag_graph_launch(graph, ops, world.stream, &updated));
+            CHECK(!updated && sim_calls("cuGraphExecMemsetNodeSetParams") == n_fills + i);
+        }
+        OK(cuStreamSynchronize(world.stream));
+        OK(cuMemcpyDtoH_v2(&byte, memory, 1));
+        CHECK(byte == (unsigned char)fill->value);
+    }
+    CHECK(sim_calls("cuGraphExecKernelNodeSetParams_v2") == n_kernels);
+    CHECK_SAID(!sim_violations(), "%s", sim_last_violation());
+    ag_graph_destroy(graph);
+    OK(cuMemFree_v2(memory));
+}
+
+/* The driver sets no copy of several rows: behind a free such a graph is refused, and submits
+ * nothing. */
+static void test_rows_freed_since(void)
+{
+    static const enum what what[] = {WHAT_MIX, WHAT_SHAPED};
+    static struct state before;
+    struct ag_graph *graph = build_of(what, 2);
+    uint32_t updated;
+
+    OK(ag_graph_launch(graph, ops, world.stream, &updated));
+    world_read(&before);
+    ag_copies_forget();
+    CHECK(ag_graph_launch(graph, ops, world.stream, &updated) == CUDA_ERROR_INVALID_VALUE);
+    expect_same(&before, "a launch refused");
     ag_graph_destroy(graph);
 }
 
@@ -340,6 +421,9 @@ int main(void)
     test_edges();
     test_refused();
     test_dead();
+    test_freed_since(false);
+    test_freed_since(true);
+    test_rows_freed_since();
     test_missing();
     test_dump();
     ag_graph_destroy(NULL);

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "graph/record/copies.h"
 #include "graph/record/op.h"
 #include "graph/replay/verify.h"
 #include "graph/replay/watchdog.h"
@@ -17,6 +18,7 @@
 #include "tests/common/check.h"
 
 struct ag_driver ag_cu;
+_Atomic uint64_t ag_copies_epoch = 1; /* in the library of graph/record/copies.c */
 struct machine machine;
 
 static struct ag_device device = {.total_bytes = 1ull << 37};

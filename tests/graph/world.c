@@ -4,9 +4,11 @@
 #include <dlfcn.h>
 #include <string.h>
 
+#include "graph/record/copies.h"
 #include "policy/managed/kernel_params.h"
 
 struct ag_driver ag_cu;
+_Atomic uint64_t ag_copies_epoch = 1; /* in the library of graph/record/copies.c */
 struct world world;
 
 static uint64_t quiet_runs, said;
@@ -314,18 +316,16 @@ CUresult script_build(const struct ag_op *ops, uint32_t n, struct ag_graph **ret
 
     for (uint32_t i = 0; i < n; i++)
         params.n_bytes += (ops[i].payload_bytes + 7) & ~7u;
-    *ret_graph = NULL;
     graph = ag_graph_begin(&params, &result);
-    for (uint32_t i = 0; graph && i < n; i++) {
+    for (uint32_t i = 0; result == CUDA_SUCCESS && i < n; i++)
         result = ag_graph_add(graph, &ops[i]);
-        if (result != CUDA_SUCCESS)
-            return result;
-    }
-    if (!graph)
-        return result;
-    result = ag_graph_finish(graph);
     if (result == CUDA_SUCCESS)
-        *ret_graph = graph;
+        result = ag_graph_finish(graph);
+    if (result != CUDA_SUCCESS) {
+        ag_graph_destroy(graph);
+        graph = NULL;
+    }
+    *ret_graph = graph;
     return result;
 }
 

@@ -790,6 +790,27 @@ static void allocating(void)
     tell("allocated and freed");
 }
 
+/* What uses the memory is submitted for its free, or before. */
+static void freeing(void)
+{
+    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+
+    for (uint32_t iteration = 0; iteration < 24; iteration++) {
+        CUdeviceptr p;
+
+        OK(cuMemAllocAsync(&p, STATE_BYTES, stream));
+        OK(cuMemsetD8Async(p, 2, STATE_BYTES, stream));
+        part_of_iteration(stream, iteration, 0, 5);
+        OK(step_to(p, kernel_step, stream, 1, iteration));
+        OK(cuMemcpyDtoDAsync(state + STATE_BYTES - 4, p + 4, 4, stream));
+        if (iteration % 2)
+            OK(cuStreamSynchronize(stream));
+        OK(cuMemFreeAsync(p, stream));
+        OK(cuStreamSynchronize(stream));
+    }
+    tell("freed");
+}
+
 static void capturing(void)
 {
     CUstream stream = new_stream(CU_STREAM_NON_BLOCKING),
@@ -981,19 +1002,15 @@ static const struct {
     const char *name;
     void (*run)(void);
 } parts[] = {
-    {"exactly", exactly},         {"diverging", diverging},
-    {"uploads", uploads},         {"pinned", pinned_copies},
-    {"legacy", on_legacy},        {"events", with_events},
-    {"polling", polling},         {"spinning", spinning},
-    {"unloading", unloading},     {"streams", streams_again},
-    {"contexts", contexts_again}, {"allocating", allocating},
-    {"capturing", capturing},     {"per-thread", per_thread_streams},
-    {"beside", capturing_beside}, {"many", many_streams},
-    {"resetting", resetting},     {"host", host_functions},
-    {"forking", forking},         {"clustered", clustered},
-    {"ordered", stream_ordered},  {"sleeping", sleeping},
-    {"known", known_to_be_done},  {"waited", waited_iterations},
-    {"running", running_on},
+    {"exactly", exactly},          {"diverging", diverging},     {"uploads", uploads},
+    {"pinned", pinned_copies},     {"legacy", on_legacy},        {"events", with_events},
+    {"polling", polling},          {"spinning", spinning},       {"unloading", unloading},
+    {"streams", streams_again},    {"contexts", contexts_again}, {"allocating", allocating},
+    {"freeing", freeing},          {"capturing", capturing},     {"per-thread", per_thread_streams},
+    {"beside", capturing_beside},  {"many", many_streams},       {"resetting", resetting},
+    {"host", host_functions},      {"forking", forking},         {"clustered", clustered},
+    {"ordered", stream_ordered},   {"sleeping", sleeping},       {"known", known_to_be_done},
+    {"waited", waited_iterations}, {"running", running_on},
 };
 
 int main(int argc, char **argv)

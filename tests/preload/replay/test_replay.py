@@ -20,7 +20,8 @@ ALL = [HELD, PLAIN, SHORT, WHOLE, HURRIED, FEW, MANAGED]
 
 # All of them but with graphs; what is launched as graphs in each under HELD.
 PARTS = ('exactly', 'diverging', 'uploads', 'pinned', 'legacy', 'events', 'unloading', 'streams',
-         'contexts', 'allocating', 'capturing', 'host', 'spinning', 'per-thread', 'resetting', 'sleeping')
+         'contexts', 'allocating', 'freeing', 'capturing', 'host', 'spinning', 'per-thread',
+         'resetting', 'sleeping')
 SIMULATED = {'SIM_IDLE_MS': '1'}
 
 

@@ -419,7 +419,7 @@ static void copies_3d(void)
 static void fills(void)
 {
     const struct ag_fill_payload *payload = (const void *)one.bytes;
-    struct ag_fill_2d area;
+    struct ag_fill_area area;
 
     for (unsigned width = 0; width < 9; width++) {
         bool known = width == 1 || width == 2 || width == 4;
@@ -432,8 +432,10 @@ static void fills(void)
         check_room(&other);
         CHECK(payload->to == 0x1000 && payload->count == 77);
         CHECK(payload->value == (width == 1 ? 0x78 : width == 2 ? 0x5678 : 0x12345678));
-        CHECK(ag_op_fill_width(&one.op.signature) == width);
-        ag_op_fill_2d_params(&other.op.signature, &area);
+        ag_op_fill_area(&one.op, &area);
+        CHECK(area.to == 0x1000 && area.columns == 77 && area.rows == 1 && !area.pitch);
+        CHECK(area.value == payload->value && area.width == width);
+        ag_op_fill_area(&other.op, &area);
         CHECK(area.to == 0x1000 && area.pitch == 64 && area.columns == 5 && area.rows == 6);
         CHECK(area.value == payload->value && area.width == width);
         CHECK(ag_op_fill(fresh(&one), 0x1001, width, 1, 1) == (width == 1));
