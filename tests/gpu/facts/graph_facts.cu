@@ -1547,6 +1547,139 @@ static void unloaded(void)
     _exit(BROKEN_ON_PURPOSE);
 }
 
+/* ---- memory that is freed, and comes back at the same address ---- */
+
+enum named { FILL, WITHIN, TO_PINNED, PINNED_GOES };
+
+/* Where the driver's own memory was, the host heap has other bytes now. */
+static void stir(void)
+{
+    void *blocks[64];
+    for (int i = 0; i < 64; i++) {
+        blocks[i] = malloc(16 + 24 * i);
+        memset(blocks[i], 0x5a + i, 16 + 24 * i);
+    }
+    for (void *block : blocks)
+        free(block);
+}
+
+/* One graph after the other names such memory, and is launched before and behind its free; or
+ * uploaded before it, or only instantiated. `set`: its node is set once more, to what it has. */
+static void freed(const char *name, enum named what, bool set, int before)
+{
+    const size_t bytes = 4 * MIB, used = 4096;
+    CUdeviceptr other, memory;
+    void *pinned;
+    int same = 0, wrong = 0, code = 0;
+    OK(cuMemAlloc(&other, bytes));
+    OK(cuMemAlloc(&memory, bytes));
+    OK(cuMemHostAlloc(&pinned, bytes, 0));
+    for (int turn = 0; turn < 100; turn++) {
+        straight g;
+        CUgraphNode node;
+        CUDA_MEMSET_NODE_PARAMS fill = {};
+        fill.dst = memory;
+        fill.value = turn & 255;
+        fill.elementSize = 1;
+        fill.width = used;
+        fill.height = 1;
+        CUDA_MEMCPY3D copy = what == WITHIN ? linear(CU_MEMORYTYPE_DEVICE, (void *)other,
+                                                     CU_MEMORYTYPE_DEVICE, (void *)memory, used)
+                                            : linear(CU_MEMORYTYPE_HOST, pinned,
+                                                     CU_MEMORYTYPE_DEVICE, (void *)memory, used);
+        add_chain(g, 1);
+        CUresult added =
+            what == FILL
+                ? cuGraphAddMemsetNode(&node, g.graph, g.before(), g.n_before(), &fill, context)
+                : cuGraphAddMemcpyNode(&node, g.graph, g.before(), g.n_before(), &copy, context);
+        OK(g.added(added, node));
+        add_chain(g, 1);
+        OK(g.finish());
+        if (before > 0)
+            OK(cuGraphUpload(g.exec, stream));
+        if (before > 1)
+            OK(cuGraphLaunch(g.exec, stream));
+        OK(cuStreamSynchronize(stream));
+        CUdeviceptr was = what == PINNED_GOES ? (CUdeviceptr)pinned : memory, is;
+        if (what == PINNED_GOES)
+            OK(cuMemFreeHost(pinned));
+        else
+            OK(cuMemFree(memory));
+        stir();
+        if (what == PINNED_GOES)
+            OK(cuMemHostAlloc(&pinned, bytes, 0));
+        else
+            OK(cuMemAlloc(&memory, bytes));
+        is = what == PINNED_GOES ? (CUdeviceptr)pinned : memory;
+        same += is == was;
+        if (is != was)
+            continue;
+        if (set)
+            code |= what == FILL
+                        ? cuGraphExecMemsetNodeSetParams(g.exec, g.nodes[1], &fill, context)
+                        : cuGraphExecMemcpyNodeSetParams(g.exec, g.nodes[1], &copy, context);
+        code |= cuGraphLaunch(g.exec, stream);
+        OK(cuStreamSynchronize(stream));
+        unsigned char byte = turn & 255;
+        if (what == FILL)
+            OK(cuMemcpyDtoH(&byte, memory + used - 1, 1));
+        wrong += byte != (turn & 255);
+    }
+    say(name, "code %d, %d wrong; had its address again %d of 100 times", code, wrong, same);
+}
+
+#define FREED(name, text, ...)    \
+    static void name(void)        \
+    {                             \
+        freed(text, __VA_ARGS__); \
+    }
+FREED(freed_fill, "a fill of memory freed since", FILL, false, 2)
+FREED(freed_fill_set, "the same, set again", FILL, true, 2)
+FREED(freed_uploaded, "uploaded before the free, launched behind it", FILL, false, 1)
+FREED(freed_uploaded_set, "the same, set again", FILL, true, 1)
+FREED(freed_built, "instantiated before the free, launched behind it", FILL, false, 0)
+FREED(freed_built_set, "the same, set again", FILL, true, 0)
+FREED(freed_copy, "a copy from memory freed since, within the device", WITHIN, false, 2)
+FREED(freed_copy_set, "the same, set again", WITHIN, true, 2)
+FREED(freed_to_host, "a copy from memory freed since, to pinned memory", TO_PINNED, false, 2)
+FREED(freed_to_host_set, "the same, set again", TO_PINNED, true, 2)
+FREED(freed_pinned, "a copy to pinned memory freed since", PINNED_GOES, false, 2)
+FREED(freed_pinned_set, "the same, set again", PINNED_GOES, true, 2)
+
+/* What a run of 1000 fills takes the device, set once more before or behind its first upload. */
+static void first_set(void)
+{
+    double us[3];
+    for (int how = 0; how < 3; how++) {
+        straight g;
+        std::vector<CUDA_MEMSET_NODE_PARAMS> fills(1000);
+        for (auto &fill : fills) {
+            CUgraphNode node;
+            fill = {};
+            fill.dst = (CUdeviceptr)words;
+            fill.elementSize = 1;
+            fill.width = 64;
+            fill.height = 1;
+            OK(g.added(
+                cuGraphAddMemsetNode(&node, g.graph, g.before(), g.n_before(), &fill, context),
+                node));
+        }
+        OK(g.finish());
+        if (how == 2)
+            OK(cuGraphUpload(g.exec, stream));
+        for (size_t i = 0; how && i < fills.size(); i++)
+            OK(cuGraphExecMemsetNodeSetParams(g.exec, g.nodes[i], &fills[i], context));
+        OK(cuGraphUpload(g.exec, stream));
+        OK(cuStreamSynchronize(stream));
+        us[how] = median_us(31, [&] {
+            OK(cuGraphLaunch(g.exec, stream));
+            OK(cuStreamSynchronize(stream));
+        });
+    }
+    say("1000 fills", "%.1f us; set before the first upload %.1f, behind it %.1f", us[0], us[1],
+        us[2]);
+}
+
 static const struct fact {
     const char *name;
     void (*ask)(void);
@@ -1582,6 +1715,19 @@ static const struct fact {
     {"failed_before", failed_before},
     {"failed_inside", failed_inside},
     {"failed_eagerly", failed_eagerly},
+    {"freed_fill", freed_fill},
+    {"freed_fill_set", freed_fill_set},
+    {"freed_uploaded", freed_uploaded},
+    {"freed_uploaded_set", freed_uploaded_set},
+    {"freed_built", freed_built},
+    {"freed_built_set", freed_built_set},
+    {"freed_copy", freed_copy},
+    {"freed_copy_set", freed_copy_set},
+    {"freed_to_host", freed_to_host},
+    {"freed_to_host_set", freed_to_host_set},
+    {"freed_pinned", freed_pinned},
+    {"freed_pinned_set", freed_pinned_set},
+    {"first_set", first_set},
     {"unloaded", unloaded},
 };
 #define N_FACTS (sizeof facts / sizeof *facts)

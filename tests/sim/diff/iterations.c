@@ -38,6 +38,7 @@ enum surprise {
     SURPRISE_LEGACY,
     SURPRISE_CAPTURE,
     SURPRISE_CUT, /* the iteration ends early */
+    SURPRISE_ANEW,
     N_SURPRISES
 };
 
@@ -92,6 +93,24 @@ static void take_pinned(struct world *w, struct loop *loop)
     take_buffer(loop, buffer);
 }
 
+/* A new one, and what fills it. */
+static struct buffer *buffer_for(struct world *w, struct loop *loop, size_t bytes)
+{
+    struct buffer *buffer = buffer_new(w, BUFFER_NATIVE, loop->context, bytes);
+
+    if (!buffer ||
+        !did(w, ROOM_OR_HOST(w, loop->context, bytes, cu.cuMemAlloc_v2(&buffer->p, bytes)),
+             "alloc b%u for a loop", buffer->id))
+        return NULL;
+    buffer->live = true;
+    w->bytes_live += bytes;
+    if (!did(w, launch_fill(w, loop->streams[0], buffer->p, bytes, buffer->id), "fill b%u",
+             buffer->id))
+        return NULL;
+    used_both(w, loop->streams[0], buffer, NULL);
+    return buffer;
+}
+
 /* Some that are there, and small new ones. */
 static void take_buffers(struct world *w, struct loop *loop)
 {
@@ -110,19 +129,10 @@ static void take_buffers(struct world *w, struct loop *loop)
     if (may_look(w) && chance(w, 60))
         take_pinned(w, loop);
     while (loop->n_buffers < n) {
-        size_t bytes = (size_t)64 << draw(w, 7);
-        struct buffer *buffer = buffer_new(w, BUFFER_NATIVE, loop->context, bytes);
+        struct buffer *buffer = buffer_for(w, loop, (size_t)64 << draw(w, 7));
 
-        if (!buffer ||
-            !did(w, ROOM_OR_HOST(w, loop->context, bytes, cu.cuMemAlloc_v2(&buffer->p, bytes)),
-                 "alloc b%u for a loop", buffer->id))
+        if (!buffer)
             return;
-        buffer->live = true;
-        w->bytes_live += bytes;
-        if (!did(w, launch_fill(w, loop->streams[0], buffer->p, bytes, buffer->id), "fill b%u",
-                 buffer->id))
-            return;
-        used_both(w, loop->streams[0], buffer, NULL);
         take_buffer(loop, buffer);
     }
 }
@@ -234,6 +244,28 @@ static void capture_and_launch(struct world *w)
     (void)op_graph_launch(w);
 }
 
+/* Memory of the loop goes, and other memory takes its place, often at the same address. */
+static void allocate_anew(struct world *w, struct loop *loop)
+{
+    unsigned i = draw(w, loop->n_buffers);
+    struct buffer *buffer = loop->buffers[i].buffer;
+    size_t bytes = buffer->bytes;
+
+    for (unsigned j = 0; j < loop->n_streams; j++)
+        wait_for_stream(w, loop->streams[j]);
+    if (!buffer->live || buffer->id != loop->buffers[i].id || buffer->kind != BUFFER_NATIVE ||
+        buffer->context != loop->context || buffer->shared || buffer_in_graph(w, buffer) ||
+        !host_may_write(w, buffer) || w->streams[loop->streams[0]].capturing ||
+        !w->streams[loop->streams[0]].alive || !free_buffer(w, buffer) || buffer->live)
+        return;
+    use_context(w, loop->context);
+    buffer = buffer_for(w, loop, bytes);
+    if (!buffer)
+        return;
+    loop->buffers[i].buffer = buffer;
+    loop->buffers[i].id = buffer->id;
+}
+
 static void pause_a_little(struct world *w)
 {
     static const long us[] = {20, 60, 150, 400};
@@ -286,6 +318,9 @@ static void surprise(struct world *w, struct loop *loop, struct plan *plan, unsi
         break;
     case SURPRISE_CAPTURE:
         capture_and_launch(w);
+        break;
+    case SURPRISE_ANEW:
+        allocate_anew(w, loop);
         break;
     default:
         break;

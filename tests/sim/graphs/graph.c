@@ -119,6 +119,52 @@ static CUgraphNode append(CUgraph graph, CUgraphNodeType type)
     return node;
 }
 
+/* The driver's node refers to what the driver knows of the memory, not to an address alone. Memory
+ * of allocation nodes is another block at each launch. */
+static unsigned named_by(const struct sim_work *work, const struct sim_block **ret)
+{
+    uint64_t address[2] = {0};
+
+    if (work->kind == SIM_WORK_SET) {
+        address[0] = work->u.set.dst;
+    } else if (work->kind == SIM_WORK_COPY) {
+        address[0] = work->u.copy.dst.host ? 0 : work->u.copy.dst.address;
+        address[1] = work->u.copy.src.host ? 0 : work->u.copy.src.address;
+    }
+    for (unsigned i = 0; i < 2; i++) {
+        ret[i] = address[i] ? sim_block_at(address[i]) : NULL;
+        if (ret[i] && ret[i]->kind == SIM_BLOCK_GRAPH)
+            ret[i] = NULL;
+    }
+    return 2;
+}
+
+void sim_graph_set_work(CUgraphNode node, const struct sim_work *work)
+{
+    const struct sim_block *block[2];
+
+    node->work = *work;
+    for (unsigned i = 0; i < named_by(work, block); i++)
+        node->named[i] = block[i] ? block[i]->id : 0;
+}
+
+void sim_graph_check_named(CUgraph graph)
+{
+    for (unsigned i = 0; i < graph->n_nodes; i++) {
+        CUgraphNode node = graph->nodes[i];
+        const struct sim_block *block[2];
+
+        if (node->work.kind == SIM_WORK_CHILD)
+            sim_graph_check_named(node->work.u.child);
+        for (unsigned j = 0; j < named_by(&node->work, block); j++) {
+            if (node->named[j] && (!block[j] || block[j]->id != node->named[j]))
+                sim_violation(NULL, block[j] ? block[j]->base : 0, 0, block[j],
+                              "a launch of a graph whose copy or fill names memory that was freed "
+                              "since it was set; the real driver crashes");
+        }
+    }
+}
+
 CUresult sim_graph_add(CUgraph graph, CUgraphNodeType type, struct sim_work *work, CUcontext ctx,
                        const CUgraphNode *before, size_t n_before, CUgraphNode *ret_node)
 {
@@ -141,7 +187,7 @@ CUresult sim_graph_add(CUgraph graph, CUgraphNodeType type, struct sim_work *wor
     node->before = copy_list(before, n_before);
     node->edges = copy_edges(NULL, n_before);
     node->n_before = (unsigned)n_before;
-    node->work = *work;
+    sim_graph_set_work(node, work);
     node->ctx = ctx;
     memset(work, 0, sizeof(*work));
     *ret_node = node;
@@ -175,6 +221,7 @@ CUgraph sim_graph_clone(CUgraph graph)
     for (unsigned i = 0; i < graph->n_nodes; i++) {
         CUgraphNode from = graph->nodes[i], to = append(clone, from->type);
         sim_work_copy(&to->work, &from->work);
+        memcpy(to->named, from->named, sizeof(to->named));
         if (from->work.kind == SIM_WORK_CHILD) {
             to->work.u.child = sim_graph_clone(from->work.u.child);
             to->work.u.child->parent = to;

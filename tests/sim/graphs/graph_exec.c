@@ -259,6 +259,7 @@ static CUresult bring(CUgraphExec exec)
 {
     size_t bytes = sim_settings()->upload_bytes * exec->graph->n_nodes;
 
+    sim_graph_check_named(exec->graph);
     if (exec->uploaded)
         return CUDA_SUCCESS;
     if (!sim_overhead_take(exec->card, bytes))
@@ -465,7 +466,7 @@ static CUresult exec_replace(CUgraphExec exec, CUgraphNode original, CUgraphNode
         return fits;
     }
     sim_work_finish(&node->work);
-    node->work = *work;
+    sim_graph_set_work(node, work);
     return CUDA_SUCCESS;
 }
 
@@ -631,6 +632,7 @@ static void take_over(CUgraph old, CUgraph new)
         }
         sim_work_finish(&to->work);
         sim_work_copy(&to->work, &from->work);
+        memcpy(to->named, from->named, sizeof(to->named));
     }
 }
 

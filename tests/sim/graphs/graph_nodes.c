@@ -457,7 +457,7 @@ static CUresult replace(CUgraphNode node, CUgraphNodeType type, CUresult made,
         return CUDA_ERROR_INVALID_VALUE;
     }
     sim_work_finish(&node->work);
-    node->work = *work;
+    sim_graph_set_work(node, work);
     return CUDA_SUCCESS;
 }
 

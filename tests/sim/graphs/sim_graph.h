@@ -17,7 +17,8 @@ struct CUgraphNode_st {
     CUgraph graph;
     CUgraphNodeType type;
     struct sim_work work;
-    CUcontext ctx; /* where it runs; NULL: where the graph is launched */
+    unsigned long long named[2]; /* blocks of which a copy or fill was made, by id; 0: none */
+    CUcontext ctx;               /* where it runs; NULL: where the graph is launched */
     CUgraphNode *before;
     CUgraphEdgeData *edges; /* of each of `before` */
     unsigned n_before;
@@ -74,6 +75,10 @@ CUresult sim_graph_add(CUgraph graph, CUgraphNodeType type, struct sim_work *wor
 void sim_graph_set_tail(CUgraphNode **tail, size_t *n_tail, const CUgraphNode *nodes, size_t n);
 /* Fills order[n_nodes] so that each node follows those it depends on; false: there is a cycle. */
 bool sim_graph_sort(CUgraph graph, CUgraphNode *order);
+/* The node has the work from now on, and what that names it names as it is now. */
+void sim_graph_set_work(CUgraphNode node, const struct sim_work *work);
+/* Is there other memory, or none, where one of its nodes names some? Reported. */
+void sim_graph_check_named(CUgraph graph);
 bool sim_graph_node_before(CUgraphNode node, CUgraphNode other);
 bool sim_graph_edge_ok(CUgraphNode from, CUgraphNodeType to, const CUgraphEdgeData *edge);
 CUgraphNode sim_graph_find_clone(CUgraph graph, CUgraphNode original);

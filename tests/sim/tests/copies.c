@@ -1,4 +1,4 @@
-/* copies.c: what copies wait for, between which memories, and host memory that is gone. */
+/* copies.c: what copies wait for, between which memories, and memory that is gone. */
 #include "sim_test.h"
 
 #include <sys/mman.h>
@@ -124,6 +124,57 @@ static void test_gone(void)
     OK(cuMemFree(p));
 }
 
+static void fill_node(CUgraph graph, CUdeviceptr p, CUgraphNode *ret_node)
+{
+    CUcontext ctx;
+    CUDA_MEMSET_NODE_PARAMS params = {.dst = p, .elementSize = 1, .width = 64, .height = 1};
+
+    OK(cuCtxGetCurrent(&ctx));
+    OK(cuGraphAddMemsetNode(ret_node, graph, NULL, 0, &params, ctx));
+}
+
+static void set_fill(CUgraphExec exec, CUgraphNode node, CUdeviceptr p)
+{
+    CUcontext ctx;
+    CUDA_MEMSET_NODE_PARAMS params = {.dst = p, .elementSize = 1, .width = 64, .height = 1};
+
+    OK(cuCtxGetCurrent(&ctx));
+    OK(cuGraphExecMemsetNodeSetParams(exec, node, &params, ctx));
+}
+
+/* A graph's node keeps what it was made of; the memory may be other memory at the launch, at the
+ * same address. Set again, it may be launched. */
+static void test_freed_since(void)
+{
+    unsigned seen = sim_violations();
+    CUdeviceptr p, q = 0;
+    CUgraphExec exec;
+    CUgraphNode node;
+    CUgraph graph;
+
+    OK(cuMemAlloc(&p, 4 << 20));
+    OK(cuGraphCreate(&graph, 0));
+    fill_node(graph, p, &node);
+    OK(cuGraphInstantiate(&exec, graph, 0));
+    OK(cuGraphLaunch(exec, stream));
+    OK(cuStreamSynchronize(stream));
+    OK(cuMemFree(p));
+    for (int i = 0; i < 64 && q != p; i++)
+        OK(cuMemAlloc(&q, 4 << 20));
+    CHECK(sim_violations() == seen);
+    OK(cuGraphLaunch(exec, stream));
+    CHECK(sim_violations() == seen + 1 && strstr(sim_last_violation(), "freed since it was set"));
+    OK(cuStreamSynchronize(stream));
+    seen = sim_violations();
+    set_fill(exec, node, q);
+    OK(cuGraphLaunch(exec, stream));
+    OK(cuStreamSynchronize(stream));
+    CHECK(sim_violations() == seen);
+    OK(cuGraphExecDestroy(exec));
+    OK(cuGraphDestroy(graph));
+    OK(cuMemFree(q));
+}
+
 int main(void)
 {
     test_open(&test, 0);
@@ -133,6 +184,7 @@ int main(void)
     test_boxes();
     CHECK(sim_violations() == 0);
     test_gone();
+    test_freed_since();
     CHECK(sim_bytes_in_use(0) == 0);
     return 0;
 }
