@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
 """Medians of figures measured natively and with the library in turn, or others of them.
 
-usage: medians.py [--keep FILE] [--median|--quicker|--least|--where-least NAME] NATIVE... -- WITH...
+usage: medians.py [--keep FILE] [--median|--least|--where-least NAME] NATIVE... -- WITH...
   (files of `name value` lines)
   --keep FILE: what was measured, as JSON, for results.py: name -> native and with -> the values
-  --quicker: of each figure the median of its better half: for single processes on a host that is slow for seconds
   --least: the best of each figure, as a host that is slow for a while only makes it worse
   --where-least NAME: all figures as they are in the file where that of this name is least; for differences,
     which have no least of their own, of processes that a busy host made slower or not
@@ -28,16 +27,9 @@ def figures(paths):
     return runs
 
 
-def better_half(name, values):
-    values = sorted(values, reverse=name.endswith(LARGER))
-    return statistics.median(values[:(len(values) + 1) // 2])
-
-
 def summed_up(runs, way, name):
     if way == "--where-least":
         return min(runs, key=lambda run: run[name])
-    if way == "--quicker":
-        return {name: better_half(name, [run[name] for run in runs]) for name in runs[0]}
     if way != "--least":
         return {name: statistics.median(run[name] for run in runs) for name in runs[0]}
     return {name: (max if name.endswith(LARGER) else min)(run[name] for run in runs) for name in runs[0]}
