@@ -10,7 +10,7 @@
  *   are taken at once and cost no more, so a second executable would gain nothing.
  * - A node that copies or fills refers to what the driver knows of its memory. When that memory was
  *   freed, and the program has other memory at the same address, a launch would crash in the driver
- *   (freed_fill in graph_facts.cu). So after a free such nodes are set again, changed or not. */
+ *   (freed_to_host in graph_facts.cu). So after a free such nodes are set again, changed or not. */
 #include "graph/replay/builder.h"
 
 #include <string.h>

@@ -1660,9 +1660,9 @@ static void first_set(void)
             fill.elementSize = 1;
             fill.width = 64;
             fill.height = 1;
-            OK(g.added(
-                cuGraphAddMemsetNode(&node, g.graph, g.before(), g.n_before(), &fill, context),
-                node));
+            CUresult added =
+                cuGraphAddMemsetNode(&node, g.graph, g.before(), g.n_before(), &fill, context);
+            OK(g.added(added, node));
         }
         OK(g.finish());
         if (how == 2)
