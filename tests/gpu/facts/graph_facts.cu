@@ -1547,6 +1547,48 @@ static void unloaded(void)
     _exit(BROKEN_ON_PURPOSE);
 }
 
+/* ---- a limit that is raised since ---- */
+
+__device__ __noinline__ unsigned descend(unsigned depth, unsigned seed)
+{
+    volatile unsigned room[64];
+    for (unsigned i = 0; i < 64; i++)
+        room[i] = seed + i;
+    unsigned below = depth ? descend(depth - 1, seed * 3 + 1) : 0;
+    return below * 5 + room[depth % 64];
+}
+
+__global__ void descends(unsigned *result, unsigned depth)
+{
+    *result = descend(depth, 1);
+}
+
+/* A kernel that needs more stack than there was when its graph was made, and is there now. */
+static void stack_raised(void)
+{
+    unsigned depth = 2, deep = 200, eagerly;
+    void *params[] = {&words, &depth}, *deep_params[] = {&words, &deep};
+    CUfunction f = function_of((const void *)descends);
+    straight g;
+    OK(g.kernel(f, params));
+    ready(g);
+    OK(cuGraphLaunch(g.exec, stream));
+    OK(cuStreamSynchronize(stream));
+    OK(cudaDeviceSetLimit(cudaLimitStackSize, 256 * KIB));
+    descends<<<1, 1, 0, stream>>>(words, deep);
+    OK(cuStreamSynchronize(stream));
+    eagerly = word();
+    clear();
+    CUresult set = g.set(0, f, deep_params), launch = cuGraphLaunch(g.exec, stream),
+             wait = cuStreamSynchronize(stream);
+    say("a kernel that needs the stack that was raised since its graph was made",
+        "set %d, launch %d, wait %d, %s", set, launch, wait,
+        wait                ? "-"
+        : word() == eagerly ? "the same as eagerly"
+                            : "ANOTHER RESULT");
+    _exit(BROKEN_ON_PURPOSE);
+}
+
 /* ---- memory that is freed, and comes back at the same address ---- */
 
 enum named { FILL, WITHIN, TO_PINNED, PINNED_GOES };
@@ -1715,6 +1757,7 @@ static const struct fact {
     {"failed_before", failed_before},
     {"failed_inside", failed_inside},
     {"failed_eagerly", failed_eagerly},
+    {"stack_raised", stack_raised},
     {"freed_fill", freed_fill},
     {"freed_fill_set", freed_fill_set},
     {"freed_uploaded", freed_uploaded},
