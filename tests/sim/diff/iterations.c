@@ -79,18 +79,26 @@ static void take_buffer(struct loop *loop, struct buffer *buffer)
 }
 
 /* Memory that the host sees without a call. */
-static void take_pinned(struct world *w, struct loop *loop)
+static struct buffer *pinned_for(struct world *w, const struct loop *loop, size_t bytes)
 {
-    struct buffer *buffer = buffer_new(w, BUFFER_PINNED, loop->context, 256);
+    struct buffer *buffer = buffer_new(w, BUFFER_PINNED, loop->context, bytes);
 
     if (!buffer ||
-        !did(w, cu.cuMemAllocHost_v2(&buffer->host, 256), "pinned b%u for a loop", buffer->id))
-        return;
+        !did(w, cu.cuMemAllocHost_v2(&buffer->host, bytes), "pinned b%u for a loop", buffer->id))
+        return NULL;
     (void)cu.cuMemHostGetDevicePointer_v2(&buffer->p, buffer->host, 0);
-    memset(buffer->host, (int)buffer->id, 256);
+    memset(buffer->host, (int)buffer->id, bytes);
     buffer->live = buffer->filled = true;
     w->bytes_live += buffer->bytes;
-    take_buffer(loop, buffer);
+    return buffer;
+}
+
+static void take_pinned(struct world *w, struct loop *loop)
+{
+    struct buffer *buffer = pinned_for(w, loop, 256);
+
+    if (buffer)
+        take_buffer(loop, buffer);
 }
 
 /* A new one, and what fills it. */
@@ -244,22 +252,38 @@ static void capture_and_launch(struct world *w)
     (void)op_graph_launch(w);
 }
 
+static bool may_go(const struct world *w, const struct loop *loop, unsigned i)
+{
+    const struct buffer *buffer = loop->buffers[i].buffer;
+
+    return buffer->live && buffer->id == loop->buffers[i].id &&
+           (buffer->kind == BUFFER_NATIVE || buffer->kind == BUFFER_PINNED) &&
+           buffer->context == loop->context && !buffer->shared && !buffer_in_graph(w, buffer) &&
+           host_may_write(w, buffer) && w->streams[loop->streams[0]].alive &&
+           !w->streams[loop->streams[0]].capturing;
+}
+
 /* Memory of the loop goes, and other memory takes its place, often at the same address. */
 static void allocate_anew(struct world *w, struct loop *loop)
 {
     unsigned i = draw(w, loop->n_buffers);
     struct buffer *buffer = loop->buffers[i].buffer;
     size_t bytes = buffer->bytes;
+    bool pinned = buffer->kind == BUFFER_PINNED;
 
     for (unsigned j = 0; j < loop->n_streams; j++)
         wait_for_stream(w, loop->streams[j]);
-    if (!buffer->live || buffer->id != loop->buffers[i].id || buffer->kind != BUFFER_NATIVE ||
-        buffer->context != loop->context || buffer->shared || buffer_in_graph(w, buffer) ||
-        !host_may_write(w, buffer) || w->streams[loop->streams[0]].capturing ||
-        !w->streams[loop->streams[0]].alive || !free_buffer(w, buffer) || buffer->live)
+    if (!may_go(w, loop, i))
         return;
     use_context(w, loop->context);
-    buffer = buffer_for(w, loop, bytes);
+    if (pinned && did(w, cu.cuMemFreeHost(buffer->host), "cuMemFreeHost b%u", buffer->id))
+        buffer_gone(w, buffer);
+    else if (!pinned)
+        (void)free_buffer(w, buffer);
+    if (buffer->live)
+        return;
+    use_context(w, loop->context);
+    buffer = pinned ? pinned_for(w, loop, bytes) : buffer_for(w, loop, bytes);
     if (!buffer)
         return;
     loop->buffers[i].buffer = buffer;
