@@ -1591,7 +1591,53 @@ static void stack_raised(void)
 
 /* ---- memory that is freed, and comes back at the same address ---- */
 
-enum named { FILL, WITHIN, TO_PINNED, PINNED_GOES };
+enum does { FILLS, COPIES_WITHIN, COPIES_OUT }; /* out: to the host */
+enum goes { DEVICE, POOL, PINNED, REGISTERED }; /* which memory is freed and had again */
+
+struct named {
+    static constexpr size_t bytes = 4 * MIB, used = 4096;
+    bool of_pool, is_registered;
+    CUdeviceptr device = 0;
+    void *host = NULL;
+
+    explicit named(enum goes which) : of_pool(which == POOL), is_registered(which == REGISTERED)
+    {
+        if (is_registered)
+            host = aligned_alloc(4096, bytes);
+        take_device();
+        take_host();
+    }
+    void take_device(void)
+    {
+        if (of_pool)
+            OK(cuMemAllocAsync(&device, bytes, stream));
+        else
+            OK(cuMemAlloc(&device, bytes));
+        OK(cuStreamSynchronize(stream));
+    }
+    void give_device(void)
+    {
+        if (of_pool)
+            OK(cuMemFreeAsync(device, stream));
+        else
+            OK(cuMemFree(device));
+        OK(cuStreamSynchronize(stream)); /* the pool keeps nothing beyond */
+    }
+    void take_host(void)
+    {
+        if (is_registered)
+            OK(cuMemHostRegister(host, bytes, 0));
+        else
+            OK(cuMemHostAlloc(&host, bytes, 0));
+    }
+    void give_host(void)
+    {
+        if (is_registered)
+            OK(cuMemHostUnregister(host));
+        else
+            OK(cuMemFreeHost(host));
+    }
+};
 
 /* Where the driver's own memory was, the host heap has other bytes now. */
 static void stir(void)
@@ -1605,33 +1651,47 @@ static void stir(void)
         free(block);
 }
 
+/* Is it freed and had again? At the same address. */
+static bool had_again(named &memory, enum goes which)
+{
+    CUdeviceptr device = memory.device;
+    void *host = memory.host;
+    bool is_host = which == PINNED || which == REGISTERED;
+    if (is_host)
+        memory.give_host();
+    else
+        memory.give_device();
+    stir();
+    if (is_host)
+        memory.take_host();
+    else
+        memory.take_device();
+    return memory.device == device && memory.host == host;
+}
+
 /* One graph after the other names such memory, and is launched before and behind its free; or
  * uploaded before it, or only instantiated. `set`: its node is set once more, to what it has. */
-static void freed(const char *name, enum named what, bool set, int before)
+static void freed(const char *name, enum does what, enum goes which, bool set, int before)
 {
-    const size_t bytes = 4 * MIB, used = 4096;
-    CUdeviceptr other, memory;
-    void *pinned;
+    named memory(which);
     int same = 0, wrong = 0, code = 0;
-    OK(cuMemAlloc(&other, bytes));
-    OK(cuMemAlloc(&memory, bytes));
-    OK(cuMemHostAlloc(&pinned, bytes, 0));
+    CUdeviceptr other;
+    OK(cuMemAlloc(&other, named::bytes));
     for (int turn = 0; turn < 100; turn++) {
         straight g;
         CUgraphNode node;
         CUDA_MEMSET_NODE_PARAMS fill = {};
-        fill.dst = memory;
+        fill.dst = memory.device;
         fill.value = turn & 255;
         fill.elementSize = 1;
-        fill.width = used;
+        fill.width = named::used;
         fill.height = 1;
-        CUDA_MEMCPY3D copy = what == WITHIN ? linear(CU_MEMORYTYPE_DEVICE, (void *)other,
-                                                     CU_MEMORYTYPE_DEVICE, (void *)memory, used)
-                                            : linear(CU_MEMORYTYPE_HOST, pinned,
-                                                     CU_MEMORYTYPE_DEVICE, (void *)memory, used);
+        CUDA_MEMCPY3D copy = linear(what == COPIES_OUT ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE,
+                                    what == COPIES_OUT ? memory.host : (void *)other,
+                                    CU_MEMORYTYPE_DEVICE, (void *)memory.device, named::used);
         add_chain(g, 1);
         CUresult added =
-            what == FILL
+            what == FILLS
                 ? cuGraphAddMemsetNode(&node, g.graph, g.before(), g.n_before(), &fill, context)
                 : cuGraphAddMemcpyNode(&node, g.graph, g.before(), g.n_before(), &copy, context);
         OK(g.added(added, node));
@@ -1642,51 +1702,44 @@ static void freed(const char *name, enum named what, bool set, int before)
         if (before > 1)
             OK(cuGraphLaunch(g.exec, stream));
         OK(cuStreamSynchronize(stream));
-        CUdeviceptr was = what == PINNED_GOES ? (CUdeviceptr)pinned : memory, is;
-        if (what == PINNED_GOES)
-            OK(cuMemFreeHost(pinned));
-        else
-            OK(cuMemFree(memory));
-        stir();
-        if (what == PINNED_GOES)
-            OK(cuMemHostAlloc(&pinned, bytes, 0));
-        else
-            OK(cuMemAlloc(&memory, bytes));
-        is = what == PINNED_GOES ? (CUdeviceptr)pinned : memory;
-        same += is == was;
-        if (is != was)
+        if (!had_again(memory, which))
             continue;
+        same++;
+        if (what != FILLS)
+            OK(cuMemsetD8(memory.device, turn & 255, named::used));
+        OK(cuCtxSynchronize());
         if (set)
-            code |= what == FILL
+            code |= what == FILLS
                         ? cuGraphExecMemsetNodeSetParams(g.exec, g.nodes[1], &fill, context)
                         : cuGraphExecMemcpyNodeSetParams(g.exec, g.nodes[1], &copy, context);
         code |= cuGraphLaunch(g.exec, stream);
         OK(cuStreamSynchronize(stream));
-        unsigned char byte = turn & 255;
-        if (what == FILL)
-            OK(cuMemcpyDtoH(&byte, memory + used - 1, 1));
-        wrong += byte != (turn & 255);
+        unsigned char byte;
+        OK(cuMemcpyDtoH(&byte, what == COPIES_WITHIN ? other : memory.device, 1));
+        wrong += (what == COPIES_OUT ? *(unsigned char *)memory.host : byte) != (turn & 255);
     }
     say(name, "code %d, %d wrong; had its address again %d of 100 times", code, wrong, same);
 }
 
-#define FREED(name, text, ...)    \
-    static void name(void)        \
-    {                             \
-        freed(text, __VA_ARGS__); \
+#define FREED(name, text, does, goes, before)                   \
+    static void name(void)                                      \
+    {                                                           \
+        freed(text, does, goes, false, before);                 \
+    }                                                           \
+    static void name##_set(void)                                \
+    {                                                           \
+        freed("the same, set again", does, goes, true, before); \
     }
-FREED(freed_fill, "a fill of memory freed since", FILL, false, 2)
-FREED(freed_fill_set, "the same, set again", FILL, true, 2)
-FREED(freed_uploaded, "uploaded before the free, launched behind it", FILL, false, 1)
-FREED(freed_uploaded_set, "the same, set again", FILL, true, 1)
-FREED(freed_built, "instantiated before the free, launched behind it", FILL, false, 0)
-FREED(freed_built_set, "the same, set again", FILL, true, 0)
-FREED(freed_copy, "a copy from memory freed since, within the device", WITHIN, false, 2)
-FREED(freed_copy_set, "the same, set again", WITHIN, true, 2)
-FREED(freed_to_host, "a copy from memory freed since, to pinned memory", TO_PINNED, false, 2)
-FREED(freed_to_host_set, "the same, set again", TO_PINNED, true, 2)
-FREED(freed_pinned, "a copy to pinned memory freed since", PINNED_GOES, false, 2)
-FREED(freed_pinned_set, "the same, set again", PINNED_GOES, true, 2)
+FREED(freed_fill, "a fill of device memory freed since", FILLS, DEVICE, 2)
+FREED(freed_copy, "a copy from it, within the device", COPIES_WITHIN, DEVICE, 2)
+FREED(freed_to_host, "a copy from it to pinned memory", COPIES_OUT, DEVICE, 2)
+FREED(freed_uploaded, "likewise, uploaded before the free, launched behind it", COPIES_OUT, DEVICE,
+      1)
+FREED(freed_built, "likewise, instantiated before the free, launched behind it", COPIES_OUT, DEVICE,
+      0)
+FREED(freed_pinned, "a copy to pinned memory freed since", COPIES_OUT, PINNED, 2)
+FREED(freed_registered, "a copy to registered memory unregistered since", COPIES_OUT, REGISTERED, 2)
+FREED(freed_pool, "a copy from a pool's memory freed since, to pinned memory", COPIES_OUT, POOL, 2)
 
 /* What a run of 1000 fills takes the device, set once more before or behind its first upload. */
 static void first_set(void)
@@ -1760,16 +1813,20 @@ static const struct fact {
     {"stack_raised", stack_raised},
     {"freed_fill", freed_fill},
     {"freed_fill_set", freed_fill_set},
-    {"freed_uploaded", freed_uploaded},
-    {"freed_uploaded_set", freed_uploaded_set},
-    {"freed_built", freed_built},
-    {"freed_built_set", freed_built_set},
     {"freed_copy", freed_copy},
     {"freed_copy_set", freed_copy_set},
     {"freed_to_host", freed_to_host},
     {"freed_to_host_set", freed_to_host_set},
+    {"freed_uploaded", freed_uploaded},
+    {"freed_uploaded_set", freed_uploaded_set},
+    {"freed_built", freed_built},
+    {"freed_built_set", freed_built_set},
     {"freed_pinned", freed_pinned},
     {"freed_pinned_set", freed_pinned_set},
+    {"freed_registered", freed_registered},
+    {"freed_registered_set", freed_registered_set},
+    {"freed_pool", freed_pool},
+    {"freed_pool_set", freed_pool_set},
     {"first_set", first_set},
     {"unloaded", unloaded},
 };
