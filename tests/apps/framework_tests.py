@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """A framework's own tests natively and under Allograft: each that passes natively passes every way.
 
-usage: framework_tests.py --library liballograft.so --out FOLDER [--cupy CHECKOUT] [--numba] [options]
+usage: framework_tests.py --library liballograft.so --out FOLDER [--cupy CHECKOUT] [--rmm CHECKOUT] [--jax CHECKOUT]
+                          [--numba] [options]
 
-CHECKOUT has the sources of CuPy, in which nothing is changed: its tests run on the CuPy that is installed. The tests of
-numba-cuda are those that are installed with it. frameworks.py says which files are run; options that are not known
-here are pytest's. Each file is a process of its own, --jobs of them at once; it runs twice natively, then once every
+CHECKOUT has the sources of CuPy, RMM or JAX, in which nothing is changed: its tests run on the one that is installed.
+The tests of numba-cuda are those that are installed with it. frameworks.py says which files are run; options that are
+not known here are pytest's. Each file is a process of its own, --jobs of them at once; it runs twice natively, then once every
 way, and three more times natively where a way differs. Tests that do not pass in each native run are named, and not
 compared. A run that crashes, or takes more than --timeout, has passed none of its tests. With --budget, no run begins
 after so many seconds. --out has table.md, results.json with the names of all tests that are not compared, and what
@@ -203,7 +204,8 @@ def parsed():
                                      epilog="All other arguments are pytest's.")
     parser.add_argument("--library", required=True, help="liballograft.so")
     parser.add_argument("--out", required=True, help="a folder for the results")
-    parser.add_argument("--cupy", metavar="CHECKOUT", help="run the tests of this checkout of CuPy")
+    for name, said in (("cupy", "CuPy"), ("rmm", "RMM"), ("jax", "JAX")):
+        parser.add_argument("--" + name, metavar="CHECKOUT", help=f"run the tests of this checkout of {said}")
     parser.add_argument("--numba", action="store_true", help="run the installed tests of numba-cuda")
     parser.add_argument("--only", default="*", metavar="PATTERN", help="only such files, as cupy/cuda_tests/*")
     parser.add_argument("--sample", action="store_true", help="a fifteenth of CuPy's tests, the same ones each time")
@@ -218,10 +220,11 @@ def parsed():
         parser.error(f"--ways={','.join(options.ways)}; there are {', '.join(apps.WAYS)}")
     if options.jobs < 1:
         parser.error(f"--jobs must be 1 or more, not {options.jobs}")
-    if not options.cupy and not options.numba:
-        parser.error("--cupy or --numba is needed")
+    checkouts = {name: getattr(options, name) for name in frameworks.TESTS_OF if getattr(options, name)}
+    if not checkouts and not options.numba:
+        parser.error("--cupy, --rmm, --jax or --numba is needed")
     needed = [options.library, shutil.which(options.python) or options.python]
-    for path in needed + ([os.path.join(options.cupy, "tests", "cupy_tests")] if options.cupy else []):
+    for path in needed + [os.path.join(folder, frameworks.TESTS_OF[name]) for name, folder in checkouts.items()]:
         if not os.path.exists(path):
             parser.error(f"there is no {path}")
     return options, parser
@@ -234,9 +237,7 @@ def main():
         print(f"there is no GPU: {looked.stderr.strip().splitlines()[-1]}", file=sys.stderr)
         return 77
     with tempfile.TemporaryDirectory(prefix="frameworks-") as options.scratch:
-        chosen = [frameworks.cupy(options.cupy, options.scratch, options.sample)] if options.cupy else []
-        chosen += [frameworks.numba(options.scratch)] if options.numba else []
-        cases = [Case(tests, file) for tests in chosen for file in tests.files]
+        cases = [Case(tests, file) for tests in frameworks.asked_for(options) for file in tests.files]
         cases = [case for case in cases if fnmatch.fnmatch(case.name, options.only)]
         if not cases:
             parser.error(f"no file is like --only={options.only}")

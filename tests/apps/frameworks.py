@@ -12,6 +12,14 @@ CUPY_CUDA = """memory memory_hook pinned_memory stream graph device driver runti
 CUPY = [*(f"cuda_tests/test_{name}.py" for name in CUPY_CUDA), "core_tests", "creation_tests", "manipulation_tests",
         "indexing_tests", "sorting_tests", "statistics_tests", "math_tests"]
 
+# Within the tests of a checkout of JAX.
+JAX = """array array_interoperability buffer_callback python_callback memories mutable_array ffi clear_backends
+         transfer_guard layout debugging_primitives random lax_numpy_indexing lax_control_flow fft sparse svd eigh ode
+         optimizers image nn linalg""".split()
+
+# Where a checkout has the tests.
+TESTS_OF = {"cupy": "tests/cupy_tests", "rmm": "python/rmm/rmm/tests", "jax": "tests"}
+
 # Within the installed package numba.cuda.tests.
 NUMBA_FOLDERS = {
     "cudadrv": """cuda_memory deallocations cuda_ndarray cuda_driver events streams host_alloc managed_alloc pinned
@@ -37,8 +45,7 @@ class Suite:
 def cupy(checkout, scratch, sample):
     """The tests of a checkout on the installed CuPy, whose compiled kernels all runs share. A sample is the one that
     CuPy's own tests know how to take, a fifteenth, the same each time."""
-    folder = os.path.join(os.path.abspath(checkout), "tests")
-    root = os.path.join(folder, "cupy_tests")
+    root = os.path.join(os.path.abspath(checkout), TESTS_OF["cupy"])
     files = {}
     for one in CUPY:
         path = os.path.join(root, one)
@@ -48,7 +55,28 @@ def cupy(checkout, scratch, sample):
     environment = {"CUPY_CACHE_DIR": os.path.join(scratch, "cupy")}
     if sample:
         environment.update(CUPY_TEST_RANDOM_SUBSAMPLE="1", _CUPY_TEST_SUBSAMPLE_SEED="1")
-    return Suite("cupy", files, folder, ["-m", "not slow and not multi_gpu"], environment)
+    return Suite("cupy", files, os.path.dirname(root), ["-m", "not slow and not multi_gpu"], environment)
+
+
+def rmm(checkout):
+    """The tests of a checkout, which import one another, on the RMM that is installed."""
+    folder = os.path.join(os.path.abspath(checkout), TESTS_OF["rmm"])
+    files = sorted(glob.glob(os.path.join(folder, "test_*.py")), key=os.path.getsize, reverse=True)
+    named = {os.path.basename(file): file for file in files}
+    named.pop("test_helpers.py", None)  # what they import
+    return Suite("rmm", named, folder, [], {})
+
+
+def jax(checkout, scratch):
+    """The tests of a checkout on the JAX that is installed, hence none of its folders in sys.path. Each array is a
+    cuMemAlloc and a cuMemFree; what XLA has compiled is shared by all runs (the first test of each file fails, which
+    wants that there is no such cache after it if there was none)."""
+    folder = os.path.join(os.path.abspath(checkout), TESTS_OF["jax"])
+    names = [name for name in (f"{one}_test.py" for one in JAX) if os.path.exists(os.path.join(folder, name))]
+    return Suite("jax", {name: os.path.join(folder, name) for name in names}, scratch, ["--import-mode=importlib"],
+                 {"XLA_PYTHON_CLIENT_ALLOCATOR": "platform", "JAX_NUM_GENERATED_CASES": "3",
+                  "JAX_COMPILATION_CACHE_DIR": os.path.join(scratch, "jax"),
+                  "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"})
 
 
 def numba(scratch):
@@ -57,3 +85,10 @@ def numba(scratch):
     return Suite("numba", {name: "numba.cuda.tests." + name for name in NUMBA}, scratch, words,
                  {"PYTHONPATH": os.pathsep.join(filter(None, [os.path.join(HERE, "numba_tests"),
                                                               os.environ.get("PYTHONPATH")]))})
+
+
+def asked_for(options):
+    """Of framework_tests.py's command line."""
+    return [suite for suite in (
+        options.cupy and cupy(options.cupy, options.scratch, options.sample), options.rmm and rmm(options.rmm),
+        options.jax and jax(options.jax, options.scratch), options.numba and numba(options.scratch)) if suite]

@@ -173,6 +173,20 @@ def test_natively():
             _, rows, said = self.run_on({CORE: text}, *words, "--ways", "pool")
             self.assertEqual(rows[CORE]["passed_natively"], n, said)
 
+    def test_other_checkouts(self):
+        """RMM's tests import one another; those of JAX must not find the folders beside them, which are no installed JAX."""
+        helped = "import test_helpers\n\ndef test_helped():\n    assert test_helpers.there\n"
+        alone = ("import importlib.util, os\n\ndef test_alone():\n"
+                 "    assert importlib.util.find_spec('jaxlike') is None\n"
+                 "    assert os.environ['XLA_PYTHON_CLIENT_ALLOCATOR'] == 'platform'\n")
+        self.write({"python/rmm/rmm/__init__.py": "assert False", "python/rmm/rmm/tests/test_pool.py": helped,
+                    "python/rmm/rmm/tests/test_helpers.py": "there = True\n", "tests/array_test.py": alone,
+                    "tests/other_test.py": "assert False", "jaxlike/__init__.py": "", "conftest.py": ""})
+        status, rows, said = self.run_on({}, "--cupy", "", "--rmm", self.checkout, "--jax", self.checkout, "--ways", "pool")
+        self.assertEqual(status, 0, said)
+        self.assertEqual({file: row["passed_natively"] for file, row in rows.items()},
+                         {"rmm/test_pool.py": 1, "jax/array_test.py": 1}, said)
+
     def test_no_gpu(self):
         self.set(SIM_FAIL="cuInit:1:100")
         status, rows, said = self.run_on({CORE: ""})
@@ -182,7 +196,8 @@ def test_natively():
         for words, why in ((("--library", "/no"), "there is no /no"), (("--ways", "mine"), "--ways=mine"),
                            (("--cupy", "/no"), "there is no /no/tests/cupy_tests"), (("--jobs", "0"), "--jobs"),
                            (("--only", "other/*"), "no file is like --only=other/*"),
-                           (("--python", "/no"), "there is no /no"), (("--cupy", ""), "--cupy or --numba is needed")):
+                           (("--python", "/no"), "there is no /no"), (("--rmm", "/no"), "there is no /no/python/rmm/rmm/tests"),
+                           (("--cupy", ""), "--cupy, --rmm, --jax or --numba is needed")):
             with self.subTest(words=words):
                 status, _, said = self.run_on({CORE: ""}, *words)
                 self.assertEqual(status, 2, said)
