@@ -37,6 +37,8 @@ OPENMM = {"imports": ["numpy"], "reads": ["openmm_steps.py"], "noise": ["^steppi
 PROGRAMS = {
     "hypre-ij": {"lists": "a",
                  "arguments": "-n 96 96 96 -pmis -keepT 1 -rlx 18 -exec_device -rap 1 -mod_rap2 1 -solver 1"},
+    "ggml-ops": {"lists": "a",
+                 "arguments": "test -b CUDA0 -o SET_ROWS,RMS_NORM,NORM,SOFT_MAX,ARGSORT,SUM_ROWS,PAD"},
     **cloverleaf("clover_bm_short.in", "clover_bm4_short.in"),
     **hecbench(
         # allocations

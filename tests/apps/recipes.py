@@ -46,6 +46,21 @@ RECIPES = {
         "timer": r"wall clock time = +([0-9.]+)",
         "binary": "ij",
     },
+    # ggml's tests of its operations, of which each allocates its tensors, computes, and compares with the CPU's result. The
+    # data are random each time.
+    "ggml-ops": {
+        "source": "github.com/ggml-org/ggml",
+        "build": ["cmake -S . -B build-app -DGGML_CUDA=ON -DGGML_CUDA_FA=OFF -DGGML_OPENMP=OFF -DGGML_NATIVE=OFF "
+                  "-DGGML_AVX2=ON -DGGML_FMA=ON -DGGML_F16C=ON -DBUILD_SHARED_LIBS=OFF -DGGML_BUILD_EXAMPLES=OFF "
+                  "-DCMAKE_CUDA_ARCHITECTURES=$(echo {arch} | tr -d sm_) -DCMAKE_BUILD_TYPE=Release "
+                  "-DCMAKE_CUDA_COMPILER=$(command -v nvcc)",
+                  "cmake --build build-app -j --target test-backend-ops"],
+        "run": "build-app/bin/test-backend-ops test -b CUDA0 -o {program}",
+        "program": "ADD,MUL,DIV,CPY,CONT,GET_ROWS,SET_ROWS,NORM,RMS_NORM,SOFT_MAX,ROPE,ARGSORT,CONCAT,IM2COL",
+        "noise": ["(?i:memory|device)"],
+        "oracle": r"(\d+)/\1 tests passed",
+        "binary": "build-app/bin/test-backend-ops",
+    },
     # Some 500 small programs: hecbench/NAME.
     "hecbench": {
         "source": "github.com/zjin-lcf/HeCBench",
