@@ -121,9 +121,9 @@ static CUgraphNode append(CUgraph graph, CUgraphNodeType type)
 
 /* The driver's node refers to what the driver knows of the memory, not to an address alone. Memory
  * of allocation nodes is another block at each launch. */
-static unsigned named_by(const struct sim_work *work, const struct sim_block **ret)
+static void find_named(const struct sim_work *work, const struct sim_block *ret[SIM_NAMED])
 {
-    uint64_t address[2] = {0};
+    uint64_t address[SIM_NAMED] = {0};
 
     if (work->kind == SIM_WORK_SET) {
         address[0] = work->u.set.dst;
@@ -131,20 +131,20 @@ static unsigned named_by(const struct sim_work *work, const struct sim_block **r
         address[0] = work->u.copy.dst.host ? 0 : work->u.copy.dst.address;
         address[1] = work->u.copy.src.host ? 0 : work->u.copy.src.address;
     }
-    for (unsigned i = 0; i < 2; i++) {
+    for (unsigned i = 0; i < SIM_NAMED; i++) {
         ret[i] = address[i] ? sim_block_at(address[i]) : NULL;
         if (ret[i] && ret[i]->kind == SIM_BLOCK_GRAPH)
             ret[i] = NULL;
     }
-    return 2;
 }
 
 void sim_graph_set_work(CUgraphNode node, const struct sim_work *work)
 {
-    const struct sim_block *block[2];
+    const struct sim_block *block[SIM_NAMED];
 
     node->work = *work;
-    for (unsigned i = 0; i < named_by(work, block); i++)
+    find_named(work, block);
+    for (unsigned i = 0; i < SIM_NAMED; i++)
         node->named[i] = block[i] ? block[i]->id : 0;
 }
 
@@ -152,11 +152,12 @@ void sim_graph_check_named(CUgraph graph)
 {
     for (unsigned i = 0; i < graph->n_nodes; i++) {
         CUgraphNode node = graph->nodes[i];
-        const struct sim_block *block[2];
+        const struct sim_block *block[SIM_NAMED];
 
         if (node->work.kind == SIM_WORK_CHILD)
             sim_graph_check_named(node->work.u.child);
-        for (unsigned j = 0; j < named_by(&node->work, block); j++) {
+        find_named(&node->work, block);
+        for (unsigned j = 0; j < SIM_NAMED; j++) {
             if (node->named[j] && (!block[j] || block[j]->id != node->named[j]))
                 sim_violation(NULL, block[j] ? block[j]->base : 0, 0, block[j],
                               "a launch of a graph whose copy or fill names memory that was freed "

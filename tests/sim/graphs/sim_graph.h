@@ -13,12 +13,14 @@ struct sim_graph_memory {
     CUmemPoolProps props;
 };
 
+#define SIM_NAMED 2 /* blocks that a copy or fill names at most */
+
 struct CUgraphNode_st {
     CUgraph graph;
     CUgraphNodeType type;
     struct sim_work work;
-    unsigned long long named[2]; /* blocks of which a copy or fill was made, by id; 0: none */
-    CUcontext ctx;               /* where it runs; NULL: where the graph is launched */
+    unsigned long long named[SIM_NAMED]; /* blocks it was made of, by id; 0: none */
+    CUcontext ctx;                       /* where it runs; NULL: where the graph is launched */
     CUgraphNode *before;
     CUgraphEdgeData *edges; /* of each of `before` */
     unsigned n_before;
