@@ -6,11 +6,11 @@ usage: framework_tests.py --library liballograft.so --out FOLDER [--cupy CHECKOU
 
 CHECKOUT has the sources of CuPy, RMM or JAX, in which nothing is changed: its tests run on the one that is installed.
 The tests of numba-cuda are those that are installed with it. frameworks.py says which files are run; options that are
-not known here are pytest's. Each file is a process of its own, --jobs of them at once; it runs twice natively, then once every
-way, and three more times natively where a way differs. Tests that do not pass in each native run are named, and not
-compared. A run that crashes, or takes more than --timeout, has passed none of its tests. With --budget, no run begins
-after so many seconds. --out has table.md, results.json with the names of all tests that are not compared, and what
-pytest printed where a way differs or nothing passes natively.
+not known here are pytest's. Each file is a process of its own, --jobs of them at once; it runs twice natively, then
+once every way, and three more times natively where a way differs. Tests that do not pass in each native run are named,
+and not compared. A run that crashes, or takes more than --timeout, has passed none of its tests. With --budget, no run
+begins after so many seconds. --out has table.md, results.json with the names of all tests that are not compared, and
+what pytest printed where a way differs or nothing passes natively.
 Exit status: 0 the same every way, 1 not, 2 bad usage, 3 nothing passes natively, 77 there is no GPU.
 """
 
