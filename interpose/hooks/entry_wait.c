@@ -77,18 +77,9 @@ AG_WAITS(cuCtxSynchronize, ag_replay_flush_context(NULL, AG_FLUSH_DEVICE), (void
 /* It names the context, which need not be the current one. */
 AG_WAITS(cuCtxSynchronize_v2, ag_replay_flush_all(AG_FLUSH_DEVICE), (CUcontext context), context)
 
-/* What is freed may be other memory afterwards. */
-static void flush_for_free(void)
-{
-    if (ag_replay_holds())
-        ag_replay_flush_all(AG_FLUSH_FREE);
-    if (ag_entry_replays_now())
-        ag_copies_forget();
-}
-
-#define FREES(symbol, parameters, ...)                                                        \
-    AG_WAITS_FOR_WORK(AG_WAIT_FREE, symbol, AG_SOMEWHERE, true, flush_for_free(), parameters, \
-                      __VA_ARGS__)
+#define FREES(symbol, parameters, ...)                                                          \
+    AG_WAITS_FOR_WORK(AG_WAIT_FREE, symbol, AG_SOMEWHERE, true, ag_entry_before(AG_FLUSH_FREE), \
+                      parameters, __VA_ARGS__)
 
 FREES(cuMemHostUnregister, (void *memory), memory)
 FREES(cuArrayDestroy, (CUarray array), array)
