@@ -124,37 +124,23 @@ static void test_gone(void)
     OK(cuMemFree(p));
 }
 
-static void fill_node(CUgraph graph, CUdeviceptr p, CUgraphNode *ret_node)
-{
-    CUcontext ctx;
-    CUDA_MEMSET_NODE_PARAMS params = {.dst = p, .elementSize = 1, .width = 64, .height = 1};
-
-    OK(cuCtxGetCurrent(&ctx));
-    OK(cuGraphAddMemsetNode(ret_node, graph, NULL, 0, &params, ctx));
-}
-
-static void set_fill(CUgraphExec exec, CUgraphNode node, CUdeviceptr p)
-{
-    CUcontext ctx;
-    CUDA_MEMSET_NODE_PARAMS params = {.dst = p, .elementSize = 1, .width = 64, .height = 1};
-
-    OK(cuCtxGetCurrent(&ctx));
-    OK(cuGraphExecMemsetNodeSetParams(exec, node, &params, ctx));
-}
-
 /* A graph's node keeps what it was made of; the memory may be other memory at the launch, at the
  * same address. Set again, it may be launched. */
 static void test_freed_since(void)
 {
+    CUDA_MEMSET_NODE_PARAMS fill = {.elementSize = 1, .width = 64, .height = 1};
     unsigned seen = sim_violations();
     CUdeviceptr p, q = 0;
     CUgraphExec exec;
     CUgraphNode node;
     CUgraph graph;
+    CUcontext ctx;
 
+    OK(cuCtxGetCurrent(&ctx));
     OK(cuMemAlloc(&p, 4 << 20));
+    fill.dst = p;
     OK(cuGraphCreate(&graph, 0));
-    fill_node(graph, p, &node);
+    OK(cuGraphAddMemsetNode(&node, graph, NULL, 0, &fill, ctx));
     OK(cuGraphInstantiate(&exec, graph, 0));
     OK(cuGraphLaunch(exec, stream));
     OK(cuStreamSynchronize(stream));
@@ -166,7 +152,8 @@ static void test_freed_since(void)
     CHECK(sim_violations() == seen + 1 && strstr(sim_last_violation(), "freed since it was set"));
     OK(cuStreamSynchronize(stream));
     seen = sim_violations();
-    set_fill(exec, node, q);
+    fill.dst = q;
+    OK(cuGraphExecMemsetNodeSetParams(exec, node, &fill, ctx));
     OK(cuGraphLaunch(exec, stream));
     OK(cuStreamSynchronize(stream));
     CHECK(sim_violations() == seen);
