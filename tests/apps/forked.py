@@ -6,7 +6,7 @@ its variables before its first call of CUDA, and ends as any program does.
 
 usage: forked.py MODULE...
 The parent imports the modules, says "ready", and makes a child for each line of standard input, a request in JSON.
-It answers with a line of JSON: the status of the child and its seconds.
+It answers with a line of JSON: the status of the child and its seconds. If it cannot serve, its first line says why.
 """
 
 import importlib
@@ -34,12 +34,13 @@ class Parent:
         self.process = subprocess.Popen([sys.executable, os.path.abspath(__file__), *modules], env=env, text=True,
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.said,
                                         start_new_session=True)
-        if self.process.stdout.readline() != "ready\n":
+        answer = self.process.stdout.readline().strip()
+        if answer != "ready":
             self.process.wait()
             self.said.seek(0)
-            last = (self.said.read().strip().splitlines() or ["it ended"])[-1]
+            answer = answer or (self.said.read().strip().splitlines() or ["it ended"])[-1]
             self.close()
-            raise OSError(f"no parent for {', '.join(modules)}: {last}")
+            raise OSError(f"no parent for {', '.join(modules)}: {answer}")
 
     def run(self, command, folder, environment, timeout):
         """(status, standard output, standard error, seconds). Of the environment, the settings of Allograft count: the
@@ -113,8 +114,9 @@ def serve():
 def main():
     for module in sys.argv[1:]:
         importlib.import_module(module)
-    if uses_cuda():
-        sys.exit(f"importing {', '.join(sys.argv[1:])} begins with CUDA")
+        if uses_cuda():
+            print(f"importing {module} begins with CUDA", flush=True)
+            sys.exit(1)
     serve()
 
 

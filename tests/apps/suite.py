@@ -111,12 +111,22 @@ class ForkedRun(apps.Run):
     """A run in a child of a parent that has imported what the program imports."""
 
     parents = {}  # modules -> the parent that has them
+    refused = {}  # modules -> why there is none
+
+    def parent(self, modules, library):
+        if modules in self.refused:
+            raise self.refused[modules]
+        if modules not in self.parents or self.parents[modules].process.poll() is not None:
+            try:
+                self.parents[modules] = forked.Parent(library, modules)
+            except OSError as trouble:
+                self.refused[modules] = trouble
+                raise
+        return self.parents[modules]
 
     def execute(self, recipe, environment, timeout):
-        modules = tuple(recipe["imports"])
-        if modules not in self.parents or self.parents[modules].process.poll() is not None:
-            self.parents[modules] = forked.Parent(environment["LD_PRELOAD"], modules)
-        return self.parents[modules].run(recipe["command"], recipe["folder"], environment, timeout)
+        parent = self.parent(tuple(recipe["imports"]), environment["LD_PRELOAD"])
+        return parent.run(recipe["command"], recipe["folder"], environment, timeout)
 
     @classmethod
     def close(cls):
