@@ -56,6 +56,10 @@ SIM_EXPORT void sim_kernel_again(void);
 /* Inside a kernel only: lets `ns` nanoseconds of the virtual clock pass. */
 SIM_EXPORT void sim_kernel_spend(unsigned long long ns);
 
+/* Inside a kernel only: reports a violation where its threads have less stack than that. They have
+ * what the limit of the context was when the kernel was launched, or its graph instantiated. */
+SIM_EXPORT void sim_kernel_needs_stack(size_t bytes);
+
 /* Violations reported in this process so far. */
 SIM_EXPORT unsigned sim_violations(void);
 

@@ -184,6 +184,7 @@ struct sim_kernel_work {
     uint64_t code; /* the function's id: its handle may be given out again */
     unsigned grid[3], block[3], shared_bytes;
     unsigned char *params; /* owned; laid out as the entry's offsets say */
+    size_t stack;          /* bytes each thread has, once it is known where the kernel runs */
 };
 
 /* One side of a copy: where its first byte is, and how far rows and slices are apart. */

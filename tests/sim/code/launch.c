@@ -98,6 +98,14 @@ bool sim_run_kernel(struct sim_op *op)
     return !again;
 }
 
+void sim_kernel_needs_stack(size_t bytes)
+{
+    if (bytes > sim_running->work.u.kernel.stack)
+        sim_violation(sim_running, 0, 0, NULL,
+                      "a kernel needs more stack than the limit was when it was launched, or its "
+                      "graph instantiated");
+}
+
 static CUresult launch(CUcontext ctx, CUfunction function, const unsigned grid[3],
                        const unsigned block[3], unsigned shared_bytes, CUstream handle,
                        void **params, void **extra)
@@ -112,7 +120,10 @@ static CUresult launch(CUcontext ctx, CUfunction function, const unsigned grid[3
         !sim_function_in(function, stream->ctx))
         return CUDA_ERROR_INVALID_HANDLE;
     result = sim_kernel_work_init(&work, function, grid, block, shared_bytes, params, extra);
-    return result ? result : sim_submit(stream, &work, NULL);
+    if (result != CUDA_SUCCESS)
+        return result;
+    work.u.kernel.stack = stream->ctx->limits[CU_LIMIT_STACK_SIZE];
+    return sim_submit(stream, &work, NULL);
 }
 
 CUresult cuLaunchKernel(CUfunction function, unsigned int grid_x, unsigned int grid_y,

@@ -28,6 +28,20 @@ static bool acyclic(CUgraph graph)
     return ok;
 }
 
+/* From now on they have it, whatever becomes of the limit. */
+static void take_stack(CUgraph graph, CUcontext ctx)
+{
+    for (unsigned i = 0; i < graph->n_nodes; i++) {
+        CUgraphNode node = graph->nodes[i];
+        CUcontext where = node->ctx && node->ctx->alive ? node->ctx : ctx;
+
+        if (node->work.kind == SIM_WORK_CHILD)
+            take_stack(node->work.u.child, ctx);
+        if (node->work.kind == SIM_WORK_KERNEL)
+            node->work.u.kernel.stack = where->limits[CU_LIMIT_STACK_SIZE];
+    }
+}
+
 static CUresult instantiate(CUgraphExec *ret_exec, CUgraph graph, cuuint64_t flags)
 {
     if (!ret_exec || !sim_handle_is(graph, SIM_GRAPH) || flags & ~(cuuint64_t)INSTANTIATE_FLAGS)
@@ -42,6 +56,7 @@ static CUresult instantiate(CUgraphExec *ret_exec, CUgraph graph, cuuint64_t fla
     exec->card = ctx->device;
     exec->card_bytes = bytes;
     exec->graph = sim_graph_clone(graph);
+    take_stack(exec->graph, ctx);
     graph->instantiated = true;
     exec->flags = flags;
     exec->ctx = ctx;
@@ -465,6 +480,8 @@ static CUresult exec_replace(CUgraphExec exec, CUgraphNode original, CUgraphNode
         sim_work_finish(work);
         return fits;
     }
+    if (work->kind == SIM_WORK_KERNEL)
+        work->u.kernel.stack = node->work.u.kernel.stack;
     sim_work_finish(&node->work);
     sim_graph_set_work(node, work);
     return CUDA_SUCCESS;
@@ -630,8 +647,11 @@ static void take_over(CUgraph old, CUgraph new)
             take_over(to->work.u.child, from->work.u.child);
             continue;
         }
+        size_t stack = to->work.kind == SIM_WORK_KERNEL ? to->work.u.kernel.stack : 0;
         sim_work_finish(&to->work);
         sim_work_copy(&to->work, &from->work);
+        if (to->work.kind == SIM_WORK_KERNEL)
+            to->work.u.kernel.stack = stack;
         memcpy(to->named, from->named, sizeof(to->named));
     }
 }

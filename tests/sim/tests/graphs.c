@@ -423,6 +423,47 @@ static void test_memory(void)
     OK(cuGraphDestroy(graph));
 }
 
+/* Kernel deep(bytes): uses so much stack. */
+static void kernel_deep(const struct sim_kernel_call *call)
+{
+    sim_kernel_needs_stack(*(unsigned *)call->args[0]);
+}
+
+/* Kernels of a graph have the stack of its instantiation. */
+static void test_stack(void)
+{
+    static const size_t sizes[] = {4};
+    const unsigned before = sim_violations();
+    unsigned bytes = 512;
+    void *args[] = {&bytes};
+    CUDA_KERNEL_NODE_PARAMS params;
+    CUfunction deep;
+    CUgraphNode node;
+    CUgraph graph;
+    CUgraphExec exec, later;
+
+    sim_register_kernel("deep", kernel_deep, 1, sizes);
+    OK(cuModuleGetFunction(&deep, test.module, "deep"));
+    params = kernel_params(deep, args);
+    OK(cuGraphCreate(&graph, 0));
+    OK(cuGraphAddKernelNode(&node, graph, NULL, 0, &params));
+    OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+    run(exec);
+    bytes = 8192;
+    OK(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, bytes));
+    OK(cuLaunchKernel(deep, 1, 1, 1, 1, 1, 1, 0, stream, args, NULL));
+    OK(cuGraphKernelNodeSetParams(node, &params));
+    OK(cuGraphInstantiateWithFlags(&later, graph, 0));
+    run(later);
+    CHECK(sim_violations() == before);
+    OK(cuGraphExecKernelNodeSetParams(exec, node, &params));
+    run(exec);
+    CHECK(sim_violations() == before + 1 && strstr(sim_last_violation(), "stack"));
+    OK(cuGraphExecDestroy(exec));
+    OK(cuGraphExecDestroy(later));
+    OK(cuGraphDestroy(graph));
+}
+
 int main(void)
 {
     test_open(&test, 0);
@@ -440,6 +481,7 @@ int main(void)
     test_child();
     CHECK(sim_violations() == 0);
     test_memory();
+    test_stack();
     OK(cuMemFree(p));
     OK(cuMemFree(q));
     CHECK(sim_bytes_in_use(0) == 0);
