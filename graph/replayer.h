@@ -188,7 +188,8 @@ void ag_replay_allocates(CUstream stream, bool per_thread);
  * withheld work that the driver refused, which is reported once. */
 CUresult ag_replay_late(CUresult result);
 
-/* Functions, their attributes or modules change: flushes, and drops every graph and trie. */
+/* Functions, their attributes or modules change, or what graphs take from their context: flushes,
+ * and drops every graph and trie. */
 void ag_replay_forget_code(enum ag_flush why);
 /* A stream was created, or is about to be destroyed; a context is gone with its streams. */
 void ag_replay_stream_created(CUstream stream, unsigned flags, int priority);

@@ -377,10 +377,13 @@ static CUresult update(const struct ag_graph *graph, const struct ag_op *ops, bo
 {
     for (uint32_t i = 0; i < graph->n; i++) {
         const struct place place = graph->places[i];
-        bool has = ag_graph_has(graph, i, &ops[i]);
         CUresult result;
+        bool has;
 
-        if (anew ? !names_memory(&ops[i]) : has)
+        if (anew && !names_memory(&ops[i]))
+            continue;
+        has = ag_graph_has(graph, i, &ops[i]);
+        if (has && !anew)
             continue;
         result = ops[i].payload_bytes != place.bytes || is_empty(&ops[i])
                      ? CUDA_ERROR_INVALID_VALUE

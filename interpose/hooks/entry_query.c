@@ -107,5 +107,22 @@ UNLOADS(cuLibraryUnload, (CUlibrary library), library)
 WAITED_FIRST(cuTexObjectDestroy, (CUtexObject object), object)
 WAITED_FIRST(cuSurfObjectDestroy, (CUsurfObject object), object)
 WAITED_FIRST(cuMemUnmap, (CUdeviceptr ptr, size_t size), ptr, size)
-WAITED_FIRST(cuCtxSetLimit, (CUlimit limit, size_t value), limit, value)
-WAITED_FIRST(cuCtxDisablePeerAccess, (CUcontext peer), peer)
+
+/* A graph keeps what its context was like when it was made: a kernel that needs the stack which was
+ * raised since fails there. Dropped behind the call: what is made beside it keeps the old, too. */
+#define ALTERS_CONTEXT(symbol, parameters, ...)               \
+    AG_ENTRY CUresult symbol parameters                       \
+    {                                                         \
+        CUresult result;                                      \
+                                                              \
+        AG_ENTER(symbol, __VA_ARGS__);                        \
+        if (ag_host_wait_pending())                           \
+            ag_host_wait_complete(AG_STAT_WAITED_DESTROY);    \
+        result = ag_cu.symbol(__VA_ARGS__);                   \
+        if (result == CUDA_SUCCESS && ag_entry_replays_now()) \
+            ag_replay_forget_code(AG_FLUSH_CODE);             \
+        return ag_entry_leave(result);                        \
+    }
+
+ALTERS_CONTEXT(cuCtxSetLimit, (CUlimit limit, size_t value), limit, value)
+ALTERS_CONTEXT(cuCtxDisablePeerAccess, (CUcontext peer), peer)

@@ -1549,15 +1549,6 @@ static void unloaded(void)
 
 /* ---- a limit that is raised since ---- */
 
-__device__ __noinline__ unsigned descend(unsigned depth, unsigned seed)
-{
-    volatile unsigned room[64];
-    for (unsigned i = 0; i < 64; i++)
-        room[i] = seed + i;
-    unsigned below = depth ? descend(depth - 1, seed * 3 + 1) : 0;
-    return below * 5 + room[depth % 64];
-}
-
 __global__ void descends(unsigned *result, unsigned depth)
 {
     *result = descend(depth, 1);

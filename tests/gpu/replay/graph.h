@@ -21,6 +21,16 @@ __global__ void slow(unsigned *words, unsigned a, unsigned long long ns)
     words[0] = (words[0] ^ a) * 16777619u;
 }
 
+/* Takes some 300 bytes of stack for each of `depth`. */
+__device__ __noinline__ unsigned descend(unsigned depth, unsigned seed)
+{
+    volatile unsigned room[64];
+    for (unsigned i = 0; i < 64; i++)
+        room[i] = seed + i;
+    unsigned below = depth ? descend(depth - 1, seed * 3 + 1) : 0;
+    return below * 5 + room[depth % 64];
+}
+
 /* What `chain` leaves behind, for the host to compare with. */
 static inline unsigned chained(unsigned word, unsigned a, unsigned b)
 {

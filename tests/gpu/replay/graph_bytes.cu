@@ -1,7 +1,7 @@
 /*
  * Loops of every kind of work that graph replay meets; prints what a program can see of them: bytes
  * and codes. The text must not depend on replay. usage: graph_bytes PART...   (or none: every part
- * that needs no argument) graph_bytes code FATBIN | exits HOW | fault | reset
+ * that needs no argument) graph_bytes code FATBIN | exits HOW | fault | reset | stack
  */
 #include "tests/gpu/replay/graph.h"
 
@@ -46,6 +46,11 @@ __global__ void sum_up(unsigned *to, const unsigned *from, unsigned long long n)
     for (unsigned long long i = threadIdx.x; i < n; i += blockDim.x)
         sum += from[i] * (unsigned)(2 * i + 1);
     atomicAdd(to, sum);
+}
+
+__global__ void mix_deep(unsigned *to, unsigned depth, unsigned a)
+{
+    to[0] = (to[0] ^ descend(depth, a)) * 16777619u;
 }
 
 struct large {
@@ -846,6 +851,24 @@ static void reset(void)
     }
 }
 
+/* A loop whose kernel needs more stack than there was when it was found. */
+static void stack(void)
+{
+    cudaStream_t s = new_stream();
+    pair p;
+    for (unsigned depth : {2, 24}) {
+        if (depth > 2)
+            OK(cudaDeviceSetLimit(cudaLimitStackSize, 8 * KIB));
+        for (int i = 0; i < n_iterations; i++) {
+            for (unsigned k = 0; k < 10; k++)
+                mix_deep<<<1, 1, 0, s>>>(p.a, depth - k % 2, i % 2 + k);
+            OK(cudaStreamSynchronize(s));
+        }
+        p.say("deep");
+    }
+    OK(cudaStreamDestroy(s));
+}
+
 /* Code that is loaded, looped, unloaded and loaded again. */
 static void code(const char *path)
 {
@@ -960,6 +983,10 @@ int main(int argc, char **argv)
     }
     if (argc == 2 && !strcmp(argv[1], "reset")) {
         reset();
+        return 0;
+    }
+    if (argc == 2 && !strcmp(argv[1], "stack")) {
+        stack();
         return 0;
     }
     if (argc == 2 && !strcmp(argv[1], "fault"))

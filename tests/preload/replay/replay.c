@@ -41,6 +41,13 @@ static void run_other(const struct sim_kernel_call *call)
     take_step(call, 0x5bd1e995u);
 }
 
+/* As much stack as the value says. */
+static void run_deep(const struct sim_kernel_call *call)
+{
+    sim_kernel_needs_stack(word_arg(call, 2));
+    take_step(call, 0);
+}
+
 /* p, value */
 static void run_signal(const struct sim_kernel_call *call)
 {
@@ -79,6 +86,7 @@ static void begin(void)
 
     sim_register_kernel("step", run_step, 3, step);
     sim_register_kernel("other", run_other, 3, step);
+    sim_register_kernel("deep", run_deep, 3, step);
     sim_register_kernel("signal", run_signal, 2, signal);
     sim_register_kernel("await", run_await, 1, signal);
     device_open();
@@ -698,6 +706,24 @@ static void unloading(void)
     tell("changed");
 }
 
+/* A graph does not know of a stack that is larger since. */
+static void going_deeper(void)
+{
+    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+    CUfunction deep;
+
+    OK(cuModuleGetFunction(&deep, module_of_steps, "deep"));
+    for (uint32_t bytes = 512; bytes <= 8192; bytes *= 4) {
+        OK(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, bytes));
+        for (unsigned i = 0; i < 8 * STEPS; i++) {
+            OK(step_to(state, deep, stream, i % STEPS, bytes));
+            if (i % STEPS == STEPS - 1)
+                OK(cuStreamSynchronize(stream));
+        }
+        tell("deep");
+    }
+}
+
 static void streams_again(void)
 {
     CUdeviceptr states[10];
@@ -1010,7 +1036,7 @@ static const struct {
     {"beside", capturing_beside},  {"many", many_streams},       {"resetting", resetting},
     {"host", host_functions},      {"forking", forking},         {"clustered", clustered},
     {"ordered", stream_ordered},   {"sleeping", sleeping},       {"known", known_to_be_done},
-    {"waited", waited_iterations}, {"running", running_on},
+    {"waited", waited_iterations}, {"running", running_on},      {"deeper", going_deeper},
 };
 
 int main(int argc, char **argv)

@@ -19,9 +19,9 @@ MANAGED = dict(HELD, ALLOGRAFT_POLICY='managed')
 ALL = [HELD, PLAIN, SHORT, WHOLE, HURRIED, FEW, MANAGED]
 
 # All of them but with graphs; what is launched as graphs in each under HELD.
-PARTS = ('exactly', 'diverging', 'uploads', 'pinned', 'legacy', 'events', 'unloading', 'streams',
-         'contexts', 'allocating', 'freeing', 'capturing', 'host', 'spinning', 'per-thread',
-         'resetting', 'sleeping')
+PARTS = ('exactly', 'diverging', 'uploads', 'pinned', 'legacy', 'events', 'unloading', 'deeper',
+         'streams', 'contexts', 'allocating', 'freeing', 'capturing', 'host', 'spinning',
+         'per-thread', 'resetting', 'sleeping')
 SIMULATED = {'SIM_IDLE_MS': '1'}
 
 
