@@ -21,7 +21,7 @@ __global__ void slow(unsigned *words, unsigned a, unsigned long long ns)
     words[0] = (words[0] ^ a) * 16777619u;
 }
 
-/* Takes some 300 bytes of stack for each of `depth`. */
+/* Takes 344 bytes of stack (ptxas -v) for each of `depth`, and for the last. */
 __device__ __noinline__ unsigned descend(unsigned depth, unsigned seed)
 {
     volatile unsigned room[64];

@@ -856,7 +856,7 @@ static void stack(void)
 {
     cudaStream_t s = new_stream();
     pair p;
-    for (unsigned depth : {2, 24}) {
+    for (unsigned depth : {1, 18}) {
         if (depth > 2)
             OK(cudaDeviceSetLimit(cudaLimitStackSize, 8 * KIB));
         for (int i = 0; i < n_iterations; i++) {
