@@ -53,6 +53,7 @@ struct traits {
     bool narrow;     /* most work goes to one stream, which seldom changes */
     bool divided;    /* every other thread only allocates and frees, beside those that submit */
     bool polls;      /* the host waits for memory without any call of the driver */
+    bool maps;       /* memory of cuMemMap and of code, and limits of the context (op_map.c) */
     unsigned n_bystanders; /* streams that are created at the start and never used */
 };
 
@@ -69,6 +70,8 @@ bool traits_device_only(uint64_t seed);
 #define MAX_STREAMS  96
 #define MAX_CONTEXTS 4
 #define MAX_BUFFERS  40
+#define MAX_PLACES   4
+#define MOST_BYTES   ((size_t)24 << 20) /* of all buffers */
 #define MAX_EVENTS   10
 #define MAX_GRAPHS   4
 #define MAX_THREADS  4
@@ -129,6 +132,8 @@ enum buffer_kind {
     BUFFER_PINNED,
     BUFFER_REGISTERED,
     BUFFER_VARIABLE, /* of the host, written by host functions */
+    BUFFER_MAPPED,   /* of cuMemMap */
+    BUFFER_GLOBAL,   /* a variable of the context's code, and gone with it */
 };
 
 struct buffer {
@@ -136,7 +141,8 @@ struct buffer {
     enum buffer_kind kind;
     unsigned id, context, last_stream;
     CUdeviceptr p;
-    void *host;           /* of managed, pinned, registered memory and variables */
+    void *host;                            /* of managed, pinned, registered memory and variables */
+    CUmemGenericAllocationHandle physical; /* of mapped memory */
     size_t bytes, extent; /* extent: what the program uses of it, a multiple of 16 */
     size_t width, pitch;
     struct clock born, wrote, read;
@@ -194,6 +200,8 @@ struct world {
     struct graph graphs[MAX_GRAPHS];
     struct capture capture;
     CUmemoryPool pools[2];
+    unsigned n_places; /* addresses for mapped memory where none is */
+    CUdeviceptr places[MAX_PLACES];
     bool peer_open[2];              /* contexts 0 and 1: to each other's memory */
     struct buffer gone_open;        /* freed here while the other process has it open */
     bool has_gone_open, freed_open; /* freed_open: it has happened */
@@ -275,6 +283,7 @@ CUresult room_asked(struct world *w, CUresult result, unsigned context, size_t b
 
 /* What KERNEL_FILL writes for a value. */
 uint32_t fill_word(uint32_t value);
+#define TABLE_BYTES 4096u /* of the variable "table" */
 void kernels_register(volatile unsigned char *marks);
 bool kernels_load(struct context *context);
 CUresult launch_fill(struct world *w, unsigned stream, CUdeviceptr p, size_t bytes, uint32_t value);
@@ -284,6 +293,8 @@ CUresult launch_spin(struct world *w, unsigned stream, CUdeviceptr flag);
 CUresult launch_mark(struct world *w, unsigned stream, uint32_t index);
 CUresult launch_as(struct world *w, unsigned stream, enum kernel kernel, void **args,
                    const struct shape *shape);
+/* Kernels that run from now on report it where they have less stack than that. */
+void kernels_need_stack(size_t bytes);
 /* Unloads the context's code and loads it again. */
 bool kernels_reload(struct world *w, struct context *context);
 
@@ -329,6 +340,16 @@ bool op_stream_ask(struct world *w);
 bool op_synchronize(struct world *w);
 bool op_hold(struct world *w);
 bool op_spin(struct world *w);
+
+/* ---- op_map.c ---- */
+struct buffer *map_buffer(struct world *w, unsigned context);
+void unmap_buffer(struct world *w, struct buffer *buffer);
+bool op_map(struct world *w);
+bool op_unmap(struct world *w);
+/* The variable of the context's code, unless the program has it already. */
+struct buffer *global_buffer(struct world *w, unsigned context);
+bool op_limit(struct world *w);
+bool op_map_any(struct world *w);
 
 /* ---- op_persist.c ---- */
 bool op_persist(struct world *w);

@@ -39,7 +39,8 @@ enum surprise {
     SURPRISE_CAPTURE,
     SURPRISE_CUT, /* the iteration ends early */
     SURPRISE_ANEW,
-    N_SURPRISES
+    N_SURPRISES,
+    SURPRISE_LIMIT = N_SURPRISES /* of programs that map memory */
 };
 
 struct plan {
@@ -119,6 +120,33 @@ static struct buffer *buffer_for(struct world *w, struct loop *loop, size_t byte
     return buffer;
 }
 
+static struct buffer *mapped_for(struct world *w, const struct loop *loop)
+{
+    struct buffer *buffer = map_buffer(w, loop->context);
+
+    if (!buffer || !did(w, launch_fill(w, loop->streams[0], buffer->p, buffer->extent, buffer->id),
+                        "fill b%u", buffer->id))
+        return NULL;
+    used_both(w, loop->streams[0], buffer, NULL);
+    return buffer;
+}
+
+static void take_mapped(struct world *w, struct loop *loop)
+{
+    struct buffer *buffer = mapped_for(w, loop);
+
+    if (buffer)
+        take_buffer(loop, buffer);
+}
+
+static void take_global(struct world *w, struct loop *loop)
+{
+    struct buffer *buffer = global_buffer(w, loop->context);
+
+    if (buffer)
+        take_buffer(loop, buffer);
+}
+
 /* Some that are there, and small new ones. */
 static void take_buffers(struct world *w, struct loop *loop)
 {
@@ -136,6 +164,10 @@ static void take_buffers(struct world *w, struct loop *loop)
     use_context(w, loop->context);
     if (may_look(w) && chance(w, 60))
         take_pinned(w, loop);
+    for (unsigned i = w->traits->maps ? draw(w, 3) : 0; i; i--)
+        take_mapped(w, loop);
+    if (w->traits->maps && chance(w, 50))
+        take_global(w, loop);
     while (loop->n_buffers < n) {
         struct buffer *buffer = buffer_for(w, loop, (size_t)64 << draw(w, 7));
 
@@ -173,6 +205,11 @@ static bool loop_begin(struct world *w, struct loop *loop, struct plan *plan)
     plan->every = chance(w, 45) ? 0 : 2 + draw(w, 7);
     plan->at = draw(w, loop->n_steps + 1);
     plan->wanders = chance(w, 40);
+    if (w->traits->maps && chance(w, 60)) {
+        plan->surprise =
+            (enum surprise[]){SURPRISE_LIMIT, SURPRISE_ANEW, SURPRISE_RELOAD}[draw(w, 3)];
+        plan->every = 2 + draw(w, 7);
+    }
     say(w, "a loop of %u steps, %u iterations, %u streams, surprise %d at %u every %u, end %d",
         loop->n_steps, plan->iterations, loop->n_streams, (int)plan->surprise, plan->at,
         plan->every, (int)plan->end);
@@ -235,13 +272,24 @@ static void new_stream(struct world *w, struct loop *loop, unsigned i)
 
 static void reload(struct world *w, struct loop *loop)
 {
+    unsigned variable = MAX_LOOP_BUFFERS;
+    struct buffer *buffer;
+
     for (unsigned i = 0; i < MAX_GRAPHS; i++)
         if (w->graphs[i].alive)
             return;
     if (w->traits->n_threads > 1)
         return;
     use_context(w, loop->context);
+    for (unsigned i = 0; i < loop->n_buffers; i++)
+        if (loop->buffers[i].buffer->live && loop->buffers[i].buffer->kind == BUFFER_GLOBAL)
+            variable = i;
     (void)kernels_reload(w, &w->contexts[loop->context]);
+    buffer = variable < MAX_LOOP_BUFFERS ? global_buffer(w, loop->context) : NULL;
+    if (!buffer)
+        return;
+    loop->buffers[variable].buffer = buffer;
+    loop->buffers[variable].id = buffer->id;
 }
 
 static void capture_and_launch(struct world *w)
@@ -257,7 +305,8 @@ static bool may_go(const struct world *w, const struct loop *loop, unsigned i)
     const struct buffer *buffer = loop->buffers[i].buffer;
 
     return buffer->live && buffer->id == loop->buffers[i].id &&
-           (buffer->kind == BUFFER_NATIVE || buffer->kind == BUFFER_PINNED) &&
+           (buffer->kind == BUFFER_NATIVE || buffer->kind == BUFFER_PINNED ||
+            buffer->kind == BUFFER_MAPPED) &&
            buffer->context == loop->context && !buffer->shared && !buffer_in_graph(w, buffer) &&
            host_may_write(w, buffer) && w->streams[loop->streams[0]].alive &&
            !w->streams[loop->streams[0]].capturing;
@@ -269,21 +318,25 @@ static void allocate_anew(struct world *w, struct loop *loop)
     unsigned i = draw(w, loop->n_buffers);
     struct buffer *buffer = loop->buffers[i].buffer;
     size_t bytes = buffer->bytes;
-    bool pinned = buffer->kind == BUFFER_PINNED;
+    const enum buffer_kind kind = buffer->kind;
 
     for (unsigned j = 0; j < loop->n_streams; j++)
         wait_for_stream(w, loop->streams[j]);
     if (!may_go(w, loop, i))
         return;
     use_context(w, loop->context);
-    if (pinned && did(w, cu.cuMemFreeHost(buffer->host), "cuMemFreeHost b%u", buffer->id))
-        buffer_gone(w, buffer);
-    else if (!pinned)
+    if (kind == BUFFER_MAPPED)
+        unmap_buffer(w, buffer);
+    else if (kind == BUFFER_NATIVE)
         (void)free_buffer(w, buffer);
+    else if (did(w, cu.cuMemFreeHost(buffer->host), "cuMemFreeHost b%u", buffer->id))
+        buffer_gone(w, buffer);
     if (buffer->live)
         return;
     use_context(w, loop->context);
-    buffer = pinned ? pinned_for(w, loop, bytes) : buffer_for(w, loop, bytes);
+    buffer = kind == BUFFER_MAPPED   ? mapped_for(w, loop)
+             : kind == BUFFER_NATIVE ? buffer_for(w, loop, bytes)
+                                     : pinned_for(w, loop, bytes);
     if (!buffer)
         return;
     loop->buffers[i].buffer = buffer;
@@ -345,6 +398,9 @@ static void surprise(struct world *w, struct loop *loop, struct plan *plan, unsi
         break;
     case SURPRISE_ANEW:
         allocate_anew(w, loop);
+        break;
+    case SURPRISE_LIMIT:
+        (void)op_limit(w);
         break;
     default:
         break;

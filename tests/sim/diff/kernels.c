@@ -5,6 +5,7 @@
 #include "sim.h"
 
 static volatile unsigned char *mark_bytes;
+static _Atomic size_t stack_needed;
 
 static CUdeviceptr pointer_arg(const struct sim_kernel_call *call, unsigned i)
 {
@@ -31,6 +32,7 @@ uint32_t fill_word(uint32_t value)
 /* p, bytes, value */
 static void fill(const struct sim_kernel_call *call)
 {
+    sim_kernel_needs_stack(stack_needed);
     uint32_t n = word_arg(call, 1), value = word_arg(call, 2);
     uint32_t *words = sim_kernel_access(pointer_arg(call, 0), n, true);
 
@@ -44,6 +46,7 @@ static void fill(const struct sim_kernel_call *call)
 /* dst, src, bytes */
 static void copy(const struct sim_kernel_call *call)
 {
+    sim_kernel_needs_stack(stack_needed);
     uint32_t n = word_arg(call, 2);
     const uint32_t *src = sim_kernel_access(pointer_arg(call, 1), n, false);
     uint32_t *dst = sim_kernel_access(pointer_arg(call, 0), n, true);
@@ -54,6 +57,7 @@ static void copy(const struct sim_kernel_call *call)
 
 static void add(const struct sim_kernel_call *call)
 {
+    sim_kernel_needs_stack(stack_needed);
     uint32_t n = word_arg(call, 2);
     const uint32_t *src = sim_kernel_access(pointer_arg(call, 1), n, false);
     uint32_t *dst = sim_kernel_access(pointer_arg(call, 0), n, true);
@@ -65,6 +69,7 @@ static void add(const struct sim_kernel_call *call)
 /* Folds all of src into the first 16 bytes of dst. */
 static void hash(const struct sim_kernel_call *call)
 {
+    sim_kernel_needs_stack(stack_needed);
     uint32_t n = word_arg(call, 2);
     const uint32_t *src = sim_kernel_access(pointer_arg(call, 1), n, false);
     uint32_t *dst = sim_kernel_access(pointer_arg(call, 0), 16, true);
@@ -91,6 +96,7 @@ static void spin(const struct sim_kernel_call *call)
 /* p, bytes, value: mixes in how it was launched. */
 static void shape(const struct sim_kernel_call *call)
 {
+    sim_kernel_needs_stack(stack_needed);
     uint32_t n = word_arg(call, 1), value = word_arg(call, 2);
     uint32_t *words = sim_kernel_access(pointer_arg(call, 0), n, true);
 
@@ -108,6 +114,7 @@ struct many {
 /* byte, p, half, many, bytes */
 static void mixed(const struct sim_kernel_call *call)
 {
+    sim_kernel_needs_stack(stack_needed);
     uint32_t n = word_arg(call, 4), value = *(const uint8_t *)call->args[0];
     uint32_t *words = sim_kernel_access(pointer_arg(call, 1), n, true);
     const struct many *many = call->args[3];
@@ -130,11 +137,17 @@ static const struct {
 } kernels[N_KERNELS] = {{fill, 3, one},  {copy, 3, two},     {add, 3, two},   {hash, 3, two},
                         {mark, 1, word}, {spin, 1, pointer}, {shape, 3, one}, {mixed, 5, sizes}};
 
+void kernels_need_stack(size_t bytes)
+{
+    stack_needed = bytes;
+}
+
 void kernels_register(volatile unsigned char *marks)
 {
     mark_bytes = marks;
     for (int i = 0; i < N_KERNELS; i++)
         sim_register_kernel(names[i], kernels[i].run, kernels[i].n, kernels[i].sizes);
+    sim_register_global("table", TABLE_BYTES, false, NULL);
 }
 
 bool kernels_load(struct context *context)
@@ -153,6 +166,13 @@ bool kernels_reload(struct world *w, struct context *context)
 {
     if (!did(w, cu.cuModuleUnload(context->module), "cuModuleUnload"))
         return false;
+    for (unsigned i = 0; i < MAX_BUFFERS; i++) {
+        struct buffer *buffer = &w->buffers[i];
+
+        if (buffer->live && buffer->kind == BUFFER_GLOBAL &&
+            &w->contexts[buffer->context] == context)
+            buffer_gone(w, buffer);
+    }
     return did(w, kernels_load(context) ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN, "loaded again");
 }
 

@@ -239,6 +239,8 @@ bool buffer_reachable(const struct world *w, const struct buffer *buffer, unsign
     case BUFFER_MANAGED:
         return true;
     case BUFFER_ASYNC:
+    case BUFFER_MAPPED:
+    case BUFFER_GLOBAL:
         return owner->device == user->device;
     case BUFFER_POOL:
         return owner->device == user->device || w->traits->second_device;

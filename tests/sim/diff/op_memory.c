@@ -5,10 +5,8 @@
 
 #include "diff.h"
 
-#define MOST_BYTES ((size_t)24 << 20)
-
-static const char *const kind_names[] = {"native",  "pitch",  "async",      "pool",
-                                         "managed", "pinned", "registered", "variable"};
+static const char *const kind_names[] = {"native", "pitch",      "async",    "pool",   "managed",
+                                         "pinned", "registered", "variable", "mapped", "global"};
 
 static size_t some_size(struct world *w)
 {

@@ -64,6 +64,9 @@ void traits_of(uint64_t seed, unsigned n_threads, bool ipc, struct traits *ret_t
     t->persists = chance(&dice, 30) && n_threads == 1;
     t->narrow = chance(&dice, 40);
     t->divided = chance(&dice, 60) && n_threads > 1;
+    t->maps = seed % 10 == 8 && !ipc;
+    if (t->maps) /* a context that begins anew has its first limit */
+        t->resets = t->greens = false;
 }
 
 void traits_with_iterations(struct traits *traits)
@@ -129,6 +132,8 @@ void one_operation(struct world *w)
 {
     w->op++;
     if (w->traits->hungry && chance(w, 12) && op_alloc(w))
+        return;
+    if (w->traits->maps && !w->submits_nothing && chance(w, 15) && op_map_any(w))
         return;
     for (unsigned tries = 0; tries < 12; tries++) {
         if (w->capture.open) {
@@ -263,12 +268,16 @@ static void free_all(struct world *w)
         if (buffer->shared)
             ipc_close(w);
         use_context(w, w->contexts[buffer->context].alive ? buffer->context : 0);
+        if (buffer->kind == BUFFER_MAPPED) {
+            unmap_buffer(w, buffer);
+            continue;
+        }
         if (buffer->kind == BUFFER_PINNED)
             (void)did(w, cu.cuMemFreeHost(buffer->host), "cuMemFreeHost b%u", buffer->id);
         else if (buffer->kind == BUFFER_REGISTERED)
             (void)did(w, cu.cuMemHostUnregister(buffer->host), "cuMemHostUnregister b%u",
                       buffer->id);
-        else if (buffer->kind != BUFFER_VARIABLE)
+        else if (buffer->kind != BUFFER_VARIABLE && buffer->kind != BUFFER_GLOBAL)
             (void)did(w, cu.cuMemFree_v2(buffer->p), "cuMemFree b%u", buffer->id);
         buffer_gone(w, buffer);
     }

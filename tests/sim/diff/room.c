@@ -46,7 +46,7 @@ static size_t live_bytes(const struct world *w, int device, bool all)
         const struct buffer *buffer = &w->buffers[i];
         bool of_card = buffer->kind == BUFFER_NATIVE || buffer->kind == BUFFER_PITCH ||
                        (all && (buffer->kind == BUFFER_ASYNC || buffer->kind == BUFFER_POOL ||
-                                buffer->kind == BUFFER_MANAGED));
+                                buffer->kind == BUFFER_MANAGED || buffer->kind == BUFFER_MAPPED));
         if (buffer->live && of_card && w->contexts[buffer->context].device == device)
             sum += buffer->bytes;
     }
