@@ -38,6 +38,7 @@ struct sim_settings {
     enum sim_on_violation on_violation;
     int driver_version;
     size_t upload_bytes; /* of the card, for each node of a graph that is launched at all */
+    size_t lazy_bytes;   /* likewise, for each function that is launched at all */
     unsigned
         idle_ms; /* with no driver call for so long, pending work goes on by itself; 0: never */
     bool log;
@@ -633,6 +634,7 @@ struct CUfunc_st {
     CUfunction next;
     int attributes[CU_FUNC_ATTRIBUTE_MAX];
     CUkernel kernel;
+    bool loaded; /* it has been launched, and its code has its place on the card */
 };
 
 struct CUkern_st {
@@ -651,6 +653,8 @@ bool sim_code_loaded(const struct sim_kernel_work *kernel);
 void sim_free_context_modules(CUcontext ctx);
 bool sim_function_in(CUfunction function, CUcontext ctx);
 CUcontext sim_function_context(CUfunction function);
+/* Its code is loaded with the first launch; false: there is no room for it. */
+bool sim_function_load(CUfunction function);
 /* A CUfunction, or a CUkernel cast to one, as launches accept it. */
 struct sim_kernel_entry *sim_entry_of(CUfunction handle);
 /* Is the grid made of whole clusters, if the kernel has a size for them? */

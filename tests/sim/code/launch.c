@@ -122,6 +122,10 @@ static CUresult launch(CUcontext ctx, CUfunction function, const unsigned grid[3
     result = sim_kernel_work_init(&work, function, grid, block, shared_bytes, params, extra);
     if (result != CUDA_SUCCESS)
         return result;
+    if (sim_handle_is(function, SIM_FUNCTION) && !sim_function_load(function)) {
+        sim_work_finish(&work);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     work.u.kernel.stack = stream->ctx->limits[CU_LIMIT_STACK_SIZE];
     return sim_submit(stream, &work, NULL);
 }

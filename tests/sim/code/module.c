@@ -161,6 +161,8 @@ static void module_delete(CUmodule module)
     *link = module->next_any;
     while (module->functions) {
         CUfunction next = module->functions->next;
+        if (module->functions->loaded)
+            sim_overhead_give(module->ctx->device, sim_settings()->lazy_bytes);
         sim_handle_free(module->functions);
         module->functions = next;
     }
@@ -287,6 +289,16 @@ static CUresult get_function(CUmodule module, const char *name, CUkernel kernel,
     module->functions = function;
     *ret_function = function;
     return CUDA_SUCCESS;
+}
+
+bool sim_function_load(CUfunction function)
+{
+    size_t bytes = sim_settings()->lazy_bytes;
+
+    if (function->loaded || !bytes || !function->module)
+        return true;
+    function->loaded = sim_overhead_take(function->module->ctx->device, bytes);
+    return function->loaded;
 }
 
 CUresult cuModuleGetFunction(CUfunction *ret_function, CUmodule module, const char *name)
