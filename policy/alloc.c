@@ -446,6 +446,21 @@ static struct ag_block *take_within_bound(struct ag_context *context, struct ag_
     return NULL;
 }
 
+/* The driver has given `bytes`: has it still room for itself? */
+static void leave_room(struct ag_context *context, size_t bytes)
+{
+    uint64_t missing;
+
+    if (ag_capture_is_open())
+        return;
+    missing = ag_pressure_given(context->device, bytes);
+    if (!missing || ag_budget_keeps_all(context->device))
+        return;
+    if (!give_back_for_good(context, ag_cache_evict(&context->cache, missing)) &&
+        !ag_capture_is_open())
+        ag_budget_keep_all(context->device);
+}
+
 /* The cache's block is the program's, unless the context no longer works: after an error of the
  * device no allocation succeeds natively. The driver is asked nothing else. */
 static CUresult take_cached(struct ag_context *context, struct ag_block *block)
@@ -479,7 +494,10 @@ static CUresult take_fresh(struct ag_context *context, struct ag_mem_desc desc, 
     ag_stats_add(AG_STAT_CACHE_MISS, 1);
     if (desc.source == AG_SOURCE_CACHED)
         ag_churn_missed(&context->device->churn, size);
-    return take_from_driver(context, desc, size, ret_block);
+    result = take_from_driver(context, desc, size, ret_block);
+    if (result == CUDA_SUCCESS && ag_mem_desc_is_on_device(desc))
+        leave_room(context, size);
+    return result;
 }
 
 /* The same, of `size` bytes (from size_of_block), from the cache if it has one. */
@@ -499,9 +517,11 @@ static CUresult take_after_relief(struct ag_context *context, struct ag_mem_desc
 
     if (ag_pressure_relieve(context->device))
         result = take_from_driver(context, desc, bytes, ret_block);
-    if (result == CUDA_SUCCESS)
-        ag_trace_step(AG_STAT_LADDER_RETRY, context->device->ordinal, bytes);
-    return result;
+    if (result != CUDA_SUCCESS)
+        return result;
+    ag_trace_step(AG_STAT_LADDER_RETRY, context->device->ordinal, bytes);
+    leave_room(context, context->device->total_bytes); /* it is full, however little that was */
+    return CUDA_SUCCESS;
 }
 
 /* How large a block for `bytes` is: native memory that would not be kept no larger than that, as
@@ -946,11 +966,28 @@ static void put_aside(struct ag_block *block)
         ag_alloc_capture_closed();
 }
 
+/* To the device, which is nearly full. */
+static void release_for_good(struct ag_context *context, struct ag_block *out)
+{
+    size_t bytes = 0;
+
+    for (const struct ag_block *block = out; block; block = block->next)
+        bytes += block->size;
+    if (!give_back_for_good(context, out) && !ag_capture_is_open())
+        ag_budget_keep_all(context->device);
+    ag_pressure_returned(context->device, bytes);
+}
+
 /* What the cache had no room for goes back. */
 __attribute__((noinline)) static void release(struct ag_context *context, struct ag_block *out)
 {
-    (void)give_back(context, out, UINT64_MAX);
-    ag_pressure_bound_pending(context->device);
+    struct ag_device *device = context->device;
+
+    if (ag_pressure_is_tight(device) && !ag_capture_is_open() && !ag_budget_keeps_all(device))
+        release_for_good(context, out);
+    else
+        (void)give_back(context, out, UINT64_MAX);
+    ag_pressure_bound_pending(device);
 }
 
 /* There is hardly ever one in use. */
@@ -959,6 +996,11 @@ static inline void note_too_large_freed(const struct ag_block *block)
     if (__builtin_expect(
             atomic_load_explicit(&block->context->too_large, memory_order_relaxed) != 0, 0))
         ag_budget_note_freed(block);
+}
+
+static inline uint64_t cache_limit(const struct ag_device *device)
+{
+    return atomic_load_explicit(&device->cache_limit, memory_order_relaxed);
 }
 
 /* A KEPT block whose users are ordered before now. */
@@ -979,7 +1021,7 @@ static inline void keep_or_release(struct ag_block *block)
     sharing = ag_ipc_hold(block);
     keeps = sharing == AG_IPC_NOT_SHARED && !closed;
     if (sharing != AG_IPC_OPEN_ELSEWHERE)
-        out = ag_cache_keep(&context->cache, block, keeps ? context->device->cache_limit : 0);
+        out = ag_cache_keep(&context->cache, block, keeps ? cache_limit(context->device) : 0);
     if (out)
         release(context, out);
 }
@@ -1055,6 +1097,8 @@ __attribute__((noinline)) static CUresult free_native(struct ag_block *block, bo
         ag_budget_give(copy.context->device, copy.size);
         ag_budget_note_returned(copy.context->device, copy.desc, copy.size);
         note_too_large_freed(&copy);
+        if (ag_pressure_is_tight(copy.context->device))
+            ag_pressure_returned(copy.context->device, copy.size);
         ag_stats_add(AG_STAT_FREE_NATIVE, 1);
         return result;
     }
@@ -1077,9 +1121,10 @@ static inline bool is_freed_natively(struct ag_block *block)
     if (!ag_churn_keeps(&device->churn) || !ag_cache_is_block_size(block->size) ||
         ag_block_export_number(block))
         return true;
-    if (block->size <= device->cache_limit)
+    if (block->size <= cache_limit(device))
         return false;
-    ag_churn_returned(&device->churn, block->size);
+    if (!ag_pressure_is_tight(device)) /* a pool would be no better */
+        ag_churn_returned(&device->churn, block->size);
     return true;
 }
 

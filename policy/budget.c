@@ -126,7 +126,7 @@ uint64_t ag_budget_excess(struct ag_context *context, size_t size)
     uint64_t taken = value_of(&device->taken) + size, cached = cached_in(context);
     uint64_t idle = cached + value_of(&context->too_large), extra, peak, allowed, excess;
 
-    if (atomic_load_explicit(&bound->off, memory_order_relaxed))
+    if (ag_budget_keeps_all(device))
         return 0;
     if (is_asked_again(bound, size))
         atomic_fetch_add_explicit(&bound->extra, size, memory_order_relaxed);
@@ -152,6 +152,11 @@ void ag_budget_note_given_back(const struct ag_block *blocks)
 void ag_budget_keep_all(struct ag_device *device)
 {
     atomic_store_explicit(&device->bound.off, true, memory_order_relaxed);
+}
+
+bool ag_budget_keeps_all(const struct ag_device *device)
+{
+    return atomic_load_explicit(&device->bound.off, memory_order_relaxed);
 }
 
 size_t ag_budget_largest(struct ag_context *context, size_t size)

@@ -95,5 +95,6 @@ void ag_budget_note_freed(const struct ag_block *block);
 void ag_budget_note_given_back(const struct ag_block *blocks);
 /* That took too long: there is no bound any more. */
 void ag_budget_keep_all(struct ag_device *device);
+bool ag_budget_keeps_all(const struct ag_device *device);
 
 #endif

@@ -1,6 +1,7 @@
 /* The steps, and waiting for frees that have not taken effect: see pressure.h. */
 #include "policy/pressure.h"
 
+#include "interpose/driver/driver.h"
 #include "interpose/report/trace/trace.h"
 #include "policy/app/app_pools.h"
 #include "policy/backends/backend.h"
@@ -8,6 +9,7 @@
 #include "policy/contexts/context.h"
 #include "policy/guard/guard.h"
 #include "policy/ipc/ipc.h"
+#include "policy/mem_desc.h"
 #include "policy/order/capture.h"
 #include "policy/order/private_stream.h"
 
@@ -28,6 +30,57 @@ static uint64_t size_of(const struct ag_device *device)
 uint64_t ag_pressure_cache_limit(const struct ag_device *device)
 {
     return ag_size_bytes(cache_limit, size_of(device));
+}
+
+#define LOOK_SHARE 256u /* of the card: after so much more, is there still room? */
+#define ROOM_SHARE 64u  /* of the card: for the driver */
+
+static uint64_t missing_room(const struct ag_device *device)
+{
+    const uint64_t wanted = device->total_bytes / ROOM_SHARE;
+    size_t free_bytes, total_bytes;
+
+    if (ag_cu.cuMemGetInfo_v2(&free_bytes, &total_bytes) != CUDA_SUCCESS)
+        return 0;
+    return free_bytes < wanted ? wanted - free_bytes : 0;
+}
+
+static uint64_t look(struct ag_device *device)
+{
+    uint64_t missing = missing_room(device), limit = ag_pressure_cache_limit(device);
+
+    if (missing && limit > AG_NATIVE_PAGE)
+        limit = AG_NATIVE_PAGE;
+    atomic_store_explicit(&device->moved, 0, memory_order_relaxed);
+    atomic_store_explicit(&device->cache_limit, limit, memory_order_relaxed);
+    atomic_store_explicit(&device->is_tight, missing != 0, memory_order_relaxed);
+    return missing;
+}
+
+/* Is it time to look again, now that so many bytes more have changed hands? */
+static bool has_moved(struct ag_device *device, size_t bytes)
+{
+    uint64_t moved = atomic_fetch_add_explicit(&device->moved, bytes, memory_order_relaxed);
+
+    return moved + bytes >= device->total_bytes / LOOK_SHARE;
+}
+
+uint64_t ag_pressure_given(struct ag_device *device, size_t bytes)
+{
+    return has_moved(device, bytes) ? look(device) : 0;
+}
+
+bool ag_pressure_is_tight(const struct ag_device *device)
+{
+    return atomic_load_explicit(&device->is_tight, memory_order_relaxed);
+}
+
+void ag_pressure_returned(struct ag_device *device, size_t bytes)
+{
+    const struct ag_context *context = ag_context_current();
+
+    if (context && context->device == device && !ag_capture_is_open() && has_moved(device, bytes))
+        (void)look(device);
 }
 
 void ag_pressure_pending(size_t bytes)

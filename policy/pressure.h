@@ -14,8 +14,26 @@ struct ag_device;
 
 void ag_pressure_configure(struct ag_size cache, struct ag_size pending);
 
-/* Bytes the cache of a context on that device may hold. */
+/* Bytes the cache of a context on that device may hold, by ALLOGRAFT_CACHE. */
 uint64_t ag_pressure_cache_limit(const struct ag_device *device);
+
+/* A card that is nearly full.
+ *
+ * The driver takes memory of its own when a kernel is launched, for the code or the stack, and for
+ * streams, events and the like. Such a call fails where there is none; natively there may have been
+ * some, of what the program has freed, and a launch is not ours to try again. So where less than a
+ * 64th of the card is free, the cache gives back what is missing, and what the program frees is
+ * freed natively but for 2 MiB, until there is room.
+ *
+ * The driver is asked for it (3.4 us, H200) once for each 256th of the card that it gives us, or
+ * gets back while the card is full. */
+
+/* The driver has given us `bytes`. How much the cache should give back; mostly 0. The current context
+ * is one of the device. */
+uint64_t ag_pressure_given(struct ag_device *device, size_t bytes);
+bool ag_pressure_is_tight(const struct ag_device *device);
+/* On such a card the driver has got `bytes` back. Whatever context is current. */
+void ag_pressure_returned(struct ag_device *device, size_t bytes);
 
 /* `bytes` were given to a pool behind work that may be unfinished. */
 void ag_pressure_pending(size_t bytes);

@@ -5,6 +5,7 @@
 #include "interpose/hooks/entry_waits.h"
 #include "policy/managed/kernel_params.h"
 #include "policy/order/host_wait.h"
+#include "policy/pressure.h"
 
 #define MOST_ASKS 16 /* other threads' frees keep no query for ever */
 
@@ -110,18 +111,20 @@ WAITED_FIRST(cuMemUnmap, (CUdeviceptr ptr, size_t size), ptr, size)
 
 /* A graph keeps what its context was like when it was made: a kernel that needs the stack which was
  * raised since fails there. Dropped behind the call: what is made beside it keeps the old, too. */
-#define ALTERS_CONTEXT(symbol, parameters, ...)               \
-    AG_ENTRY CUresult symbol parameters                       \
-    {                                                         \
-        CUresult result;                                      \
-                                                              \
-        AG_ENTER(symbol, __VA_ARGS__);                        \
-        if (ag_host_wait_pending())                           \
-            ag_host_wait_complete(AG_STAT_WAITED_DESTROY);    \
-        result = ag_cu.symbol(__VA_ARGS__);                   \
-        if (result == CUDA_SUCCESS && ag_entry_replays_now()) \
-            ag_replay_forget_code(AG_FLUSH_CODE);             \
-        return ag_entry_leave(result);                        \
+#define ALTERS_CONTEXT(symbol, parameters, ...)                                  \
+    AG_ENTRY CUresult symbol parameters                                          \
+    {                                                                            \
+        CUresult result;                                                         \
+                                                                                 \
+        AG_ENTER(symbol, __VA_ARGS__);                                           \
+        if (ag_host_wait_pending())                                              \
+            ag_host_wait_complete(AG_STAT_WAITED_DESTROY);                       \
+        result = ag_cu.symbol(__VA_ARGS__);                                      \
+        if (result == CUDA_ERROR_OUT_OF_MEMORY && ag_pressure_relieve_current()) \
+            result = ag_cu.symbol(__VA_ARGS__);                                  \
+        if (result == CUDA_SUCCESS && ag_entry_replays_now())                    \
+            ag_replay_forget_code(AG_FLUSH_CODE);                                \
+        return ag_entry_leave(result);                                           \
     }
 
 ALTERS_CONTEXT(cuCtxSetLimit, (CUlimit limit, size_t value), limit, value)

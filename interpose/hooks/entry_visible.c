@@ -12,6 +12,7 @@
 #include "policy/held.h"
 #include "policy/inject.h"
 #include "policy/order/drain.h"
+#include "policy/pressure.h"
 
 #define NOTED(how, symbol, parameters, ...)               \
     AG_ENTRY CUresult symbol parameters                   \
@@ -196,16 +197,20 @@ static CUresult note_global(CUresult result, const CUdeviceptr *dptr)
     return result;
 }
 
-AG_ENTRY CUresult cuModuleGetGlobal_v2(CUdeviceptr *dptr, size_t *bytes, CUmodule module,
-                                       const char *name)
-{
-    AG_ENTER(cuModuleGetGlobal_v2, dptr, bytes, module, name);
-    return ag_entry_leave(note_global(ag_cu.cuModuleGetGlobal_v2(dptr, bytes, module, name), dptr));
-}
+/* The driver may load the code now, which takes memory. */
+#define FINDS(symbol, parameters, ...)                                           \
+    AG_ENTRY CUresult symbol parameters                                          \
+    {                                                                            \
+        CUresult result;                                                         \
+                                                                                 \
+        AG_ENTER(symbol, __VA_ARGS__);                                           \
+        result = ag_cu.symbol(__VA_ARGS__);                                      \
+        if (result == CUDA_ERROR_OUT_OF_MEMORY && ag_pressure_relieve_current()) \
+            result = ag_cu.symbol(__VA_ARGS__);                                  \
+        return ag_entry_leave(note_global(result, dptr));                        \
+    }
 
-AG_ENTRY CUresult cuLibraryGetGlobal(CUdeviceptr *dptr, size_t *bytes, CUlibrary library,
-                                     const char *name)
-{
-    AG_ENTER(cuLibraryGetGlobal, dptr, bytes, library, name);
-    return ag_entry_leave(note_global(ag_cu.cuLibraryGetGlobal(dptr, bytes, library, name), dptr));
-}
+FINDS(cuModuleGetGlobal_v2, (CUdeviceptr * dptr, size_t *bytes, CUmodule module, const char *name),
+      dptr, bytes, module, name)
+FINDS(cuLibraryGetGlobal, (CUdeviceptr * dptr, size_t *bytes, CUlibrary library, const char *name),
+      dptr, bytes, library, name)

@@ -34,7 +34,9 @@ struct ag_device {
     CUmemoryPool managed_pool;
     CUresult managed_refusal;
     uint64_t limit;                /* bytes the program may have; UINT64_MAX for no limit */
-    uint64_t cache_limit;          /* bytes the cache of a context may hold */
+    _Atomic uint64_t cache_limit;  /* bytes the cache of a context may hold now */
+    _Atomic uint64_t moved;        /* bytes to or from the driver since it was asked what is free */
+    _Atomic bool is_tight;         /* it is nearly full: see pressure.h */
     _Atomic uint64_t taken;        /* bytes that we have of the driver: see budget.h */
     struct ag_bound bound;         /* of blocks that are kept */
     _Atomic uint64_t small_native; /* bytes of native blocks smaller than AG_NATIVE_PAGE */

@@ -51,6 +51,7 @@ api_checks() {
         'devices.*.placements.*.current_bytes == 0' -- -- "$BIN/oom"
     check api/out-of-memory-no-cache holds 'coverage.redirected > 0' -- \
         ALLOGRAFT_CACHE=0 -- "$BIN/oom"
+    check api/full same_output -- "$BIN/full"
     check sim/rules same_rules
 }
 

@@ -7,6 +7,8 @@
  *     churn threads N        N such turns in each of eight threads
  *     churn phases N         one block at a time beside one that stays, N sizes, each larger
  *     churn too-large        blocks where the cache has only much larger ones
+ *     churn full             the first launch of a kernel when the card is nearly full
+ *     churn was-full         likewise, when it was full before
  *     churn waits            an allocation while a kernel waits for the host */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -222,6 +224,49 @@ static void too_large(void)
     say("done");
 }
 
+/* Natively there are 10 MiB for the code of the kernel. What is cached comes to less than a tenth of
+ * what the program has. */
+static void full(void)
+{
+    CUdeviceptr stays, largest, others[2];
+    size_t free_bytes, total_bytes;
+
+    OK(cuMemGetInfo(&free_bytes, &total_bytes));
+    stays = get(free_bytes - 16 * MIB);
+    for (unsigned i = 0; i < 2; i++)
+        OK(cuMemFree(get(10 * MIB)));
+    largest = get(10 * MIB);
+    others[0] = get(4 * MIB);
+    OK(cuMemFree(largest));
+    others[1] = get(2 * MIB);
+    launch_fill(NULL, others[1], 4, 7);
+    say("wrong: %u", count_wrong(others[1], 4, 7));
+    OK(cuMemFree(others[0]));
+    OK(cuMemFree(others[1]));
+    OK(cuMemFree(stays));
+}
+
+/* The same, where nothing is allocated any more. */
+static void was_full(void)
+{
+    CUdeviceptr blocks[64];
+    size_t free_bytes, total_bytes;
+    unsigned n;
+
+    OK(cuMemGetInfo(&free_bytes, &total_bytes));
+    n = (unsigned)(free_bytes / (2 * MIB));
+    for (unsigned i = 0; i < n; i++)
+        blocks[i] = get(2 * MIB);
+    OK(cuMemFree(blocks[0]));
+    blocks[0] = get(2 * MIB);
+    for (unsigned i = 0; i < 6; i++)
+        OK(cuMemFree(blocks[i]));
+    launch_fill(NULL, blocks[6], 4, 7);
+    say("wrong: %u", count_wrong(blocks[6], 4, 7));
+    for (unsigned i = 6; i < n; i++)
+        OK(cuMemFree(blocks[i]));
+}
+
 static void waits(void)
 {
     static _Atomic uint32_t flag;
@@ -261,6 +306,10 @@ int main(int argc, char **argv)
         phases((unsigned)atoi(argv[2]));
     else if (!strcmp(what, "too-large"))
         too_large();
+    else if (!strcmp(what, "full"))
+        full();
+    else if (!strcmp(what, "was-full"))
+        was_full();
     else if (!strcmp(what, "waits"))
         waits();
     else

@@ -119,6 +119,15 @@ class Churn(Case):
             cache = preloaded([COMMAND, 'too-large'], settings).report()['cache']
             self.assertEqual((cache['hits'], cache['blocks_returned']), (hits, 1))
 
+    def test_a_card_that_is_nearly_full(self):
+        # What the driver loads with a launch has room, as natively.
+        room = {'SIM_MEMORY': '64MiB', 'SIM_LAZY': '2MiB'}
+        for settings in ({}, {'ALLOGRAFT_POLICY': 'pool'}, soon(1)):
+            for _, result in self.same([COMMAND, 'full'], [settings], settings=room):
+                self.assertGreater(result.report()['cache']['blocks_returned'], 0)
+        # A pool that was asked for gives back only what it has whole.
+        self.same([COMMAND, 'was-full'], [{}, soon(1)], settings=room)
+
     def test_a_kernel_that_waits_for_the_host(self):
         # Natively an allocation does not wait for it; ours waits for the driver to take a block back, but not for long.
         began = time.monotonic()
