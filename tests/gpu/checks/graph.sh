@@ -362,6 +362,9 @@ graph_framework_background_checks() {
     background check graph-py/torch-train same_framework "$seen" python3 "$HERE/frameworks/torch_train.py"
     LEAVE_OUT=step_ms background check graph-py/torch-nets same_framework "$seen" python3 "$HERE/frameworks/torch_replay.py"
     background check graph-py/torch-graphs same_framework "$seen" python3 "$HERE/frameworks/torch_graphs.py" graphs
+    # Memory that PyTorch maps, gives back, and maps again at the same addresses.
+    background check graph-py/torch-expandable same_framework "$seen" env PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True \
+        python3 "$HERE/frameworks/torch_graphs.py" graphs
     background check graph-py/torch-graphs-often often 6 -- python3 "$HERE/frameworks/torch_graphs.py" graphs
     # With busy processors the watchdog submits what would be launched as a graph here, and nothing is seen.
     background check graph-py/torch-graphs-held often 2 ALLOGRAFT_GRAPH_HOLD_US=1000000 -- python3 \
