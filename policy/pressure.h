@@ -28,8 +28,8 @@ uint64_t ag_pressure_cache_limit(const struct ag_device *device);
  * The driver is asked for it (3.4 us, H200) once for each 256th of the card that it gives us, or
  * gets back while the card is full. */
 
-/* The driver has given us `bytes`. How much the cache should give back; mostly 0. The current context
- * is one of the device. */
+/* The driver has given us `bytes`. How much the cache should give back; mostly 0. The current
+ * context is one of the device. */
 uint64_t ag_pressure_given(struct ag_device *device, size_t bytes);
 bool ag_pressure_is_tight(const struct ag_device *device);
 /* On such a card the driver has got `bytes` back. Whatever context is current. */

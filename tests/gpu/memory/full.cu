@@ -1,6 +1,6 @@
 /*
- * A card that was full: when some of it has been freed, a kernel finds the memory for its stack. What
- * the driver says of each step is printed.
+ * A card that was full: when some of it has been freed, a kernel finds the memory for its stack.
+ * What the driver says of each step is printed.
  */
 #include "tests/gpu/replay/graph.h"
 

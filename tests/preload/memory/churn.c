@@ -224,8 +224,8 @@ static void too_large(void)
     say("done");
 }
 
-/* Natively there are 10 MiB for the code of the kernel. What is cached comes to less than a tenth of
- * what the program has. */
+/* Natively there are 10 MiB for the code of the kernel. What is cached comes to less than a tenth
+ * of what the program has. */
 static void full(void)
 {
     CUdeviceptr stays, largest, others[2];
