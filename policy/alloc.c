@@ -517,11 +517,9 @@ static CUresult take_after_relief(struct ag_context *context, struct ag_mem_desc
 
     if (ag_pressure_relieve(context->device))
         result = take_from_driver(context, desc, bytes, ret_block);
-    if (result != CUDA_SUCCESS)
-        return result;
-    ag_trace_step(AG_STAT_LADDER_RETRY, context->device->ordinal, bytes);
-    leave_room(context, context->device->total_bytes); /* it is full, however little that was */
-    return CUDA_SUCCESS;
+    if (result == CUDA_SUCCESS)
+        ag_trace_step(AG_STAT_LADDER_RETRY, context->device->ordinal, bytes);
+    return result;
 }
 
 /* How large a block for `bytes` is: native memory that would not be kept no larger than that, as

@@ -45,15 +45,22 @@ static uint64_t missing_room(const struct ag_device *device)
     return free_bytes < wanted ? wanted - free_bytes : 0;
 }
 
-static uint64_t look(struct ag_device *device)
+static void set_tight(struct ag_device *device, bool is_tight)
 {
-    uint64_t missing = missing_room(device), limit = ag_pressure_cache_limit(device);
+    uint64_t limit = ag_pressure_cache_limit(device);
 
-    if (missing && limit > AG_NATIVE_PAGE)
+    if (is_tight && limit > AG_NATIVE_PAGE)
         limit = AG_NATIVE_PAGE;
     atomic_store_explicit(&device->moved, 0, memory_order_relaxed);
     atomic_store_explicit(&device->cache_limit, limit, memory_order_relaxed);
-    atomic_store_explicit(&device->is_tight, missing != 0, memory_order_relaxed);
+    atomic_store_explicit(&device->is_tight, is_tight, memory_order_relaxed);
+}
+
+static uint64_t look(struct ag_device *device)
+{
+    uint64_t missing = missing_room(device);
+
+    set_tight(device, missing != 0);
     return missing;
 }
 
@@ -196,6 +203,7 @@ bool ag_pressure_relieve(struct ag_device *device)
     wait_for_frees(AG_STAT_WAITED_PRESSURE);
     ag_pool_trim(device);
     ag_app_pools_trim(device);
+    set_tight(device, true); /* by the call that is to follow */
     ag_trace_step(AG_STAT_LADDER_TRIM, device->ordinal, 0);
     return true;
 }

@@ -26,7 +26,7 @@ uint64_t ag_pressure_cache_limit(const struct ag_device *device);
  * freed natively but for 2 MiB, until there is room.
  *
  * The driver is asked for it (3.4 us, H200) once for each 256th of the card that it gives us, or
- * gets back while the card is full. */
+ * gets back while the card is full. Where a call has found no memory it is, until asked again. */
 
 /* The driver has given us `bytes`. How much the cache should give back; mostly 0. The current
  * context is one of the device. */

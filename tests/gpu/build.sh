@@ -56,8 +56,8 @@ build_all cuda devices devices peers reset
 build_all cuda process ends forked own_graphs
 build barrier_variable memory/barrier.cu "${cuda[@]}" -DMANAGED_VARIABLE
 link=("${link_cuda[@]}")
-build_all cuda memory bench full ipc many pitch
-build_all cuda devices kept
+build_all cuda memory bench ipc many pitch
+build_all cuda devices full kept
 build_all cuda process life
 build_all cuda replay graph_bytes graph_loop launches
 build_all cuda facts graph_facts
