@@ -203,7 +203,8 @@ bool ag_pressure_relieve(struct ag_device *device)
     wait_for_frees(AG_STAT_WAITED_PRESSURE);
     ag_pool_trim(device);
     ag_app_pools_trim(device);
-    set_tight(device, true); /* by the call that is to follow */
+    if (device->limit == UINT64_MAX)
+        set_tight(device, true); /* by the call that is to follow */
     ag_trace_step(AG_STAT_LADDER_TRIM, device->ordinal, 0);
     return true;
 }

@@ -23,10 +23,11 @@ uint64_t ag_pressure_cache_limit(const struct ag_device *device);
  * streams, events and the like. Such a call fails where there is none; natively there may have been
  * some, of what the program has freed, and a launch is not ours to try again. So where less than a
  * 64th of the card is free, the cache gives back what is missing, and what the program frees is
- * freed natively but for 2 MiB, until there is room.
+ * freed natively but for 2 MiB of it, until there is room.
  *
  * The driver is asked for it (3.4 us, H200) once for each 256th of the card that it gives us, or
- * gets back while the card is full. Where a call has found no memory it is, until asked again. */
+ * gets back while the card is full. Where a call has found no memory it is, until asked again, but
+ * for ALLOGRAFT_LIMIT. */
 
 /* The driver has given us `bytes`. How much the cache should give back; mostly 0. The current
  * context is one of the device. */
