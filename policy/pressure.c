@@ -40,7 +40,7 @@ static uint64_t missing_room(const struct ag_device *device)
     const uint64_t wanted = device->total_bytes / ROOM_SHARE;
     size_t free_bytes, total_bytes;
 
-    if (ag_cu.cuMemGetInfo_v2(&free_bytes, &total_bytes) != CUDA_SUCCESS)
+    if (device->is_integrated || ag_cu.cuMemGetInfo_v2(&free_bytes, &total_bytes) != CUDA_SUCCESS)
         return 0;
     return free_bytes < wanted ? wanted - free_bytes : 0;
 }
@@ -203,7 +203,7 @@ bool ag_pressure_relieve(struct ag_device *device)
     wait_for_frees(AG_STAT_WAITED_PRESSURE);
     ag_pool_trim(device);
     ag_app_pools_trim(device);
-    if (device->limit == UINT64_MAX)
+    if (device->limit == UINT64_MAX && !device->is_integrated)
         set_tight(device, true); /* by the call that is to follow */
     ag_trace_step(AG_STAT_LADDER_TRIM, device->ordinal, 0);
     return true;

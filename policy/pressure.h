@@ -27,7 +27,8 @@ uint64_t ag_pressure_cache_limit(const struct ag_device *device);
  *
  * The driver is asked for it (3.4 us, H200) once for each 256th of the card that it gives us, or
  * gets back while the card is full. Where a call has found no memory it is, until asked again, but
- * for ALLOGRAFT_LIMIT. */
+ * for ALLOGRAFT_LIMIT. A device that uses the host's memory is never full: the host has some of it
+ * for its files, which counts as used. */
 
 /* The driver has given us `bytes`. How much the cache should give back; mostly 0. The current
  * context is one of the device. */

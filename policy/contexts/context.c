@@ -84,6 +84,7 @@ static void describe_device(struct ag_device *device, int ordinal)
                         ag_cu.cuMemPoolCreate && ag_cu.cuMemAllocFromPoolAsync &&
                         ag_cu.cuMemFreeAsync && ag_cu.cuMemPoolSetAttribute;
     device->has_managed = attribute(CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, ordinal);
+    device->is_integrated = attribute(CU_DEVICE_ATTRIBUTE_INTEGRATED, ordinal);
     device->has_fences = ag_cu.cuCtxRecordEvent && ag_cu.cuCtxWaitEvent;
     if (attribute(CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS, ordinal))
         ag_drain_note_visible(AG_VISIBLE_PAGEABLE);

@@ -23,7 +23,8 @@ struct ag_device {
     char name[128];
     uint64_t total_bytes;
     bool has_pools, has_managed, has_fences;
-    CUcontext primary; /* handle of the primary context, once retained; under the table's lock */
+    bool is_integrated; /* its memory is the host's */
+    CUcontext primary;  /* handle of the primary context, once retained; under the table's lock */
     struct ag_churn churn; /* does the program free and allocate in turns: is a pool worth it? */
     /* Our pool, created on first use: see backend_pool.c. */
     _Atomic int pool_state;

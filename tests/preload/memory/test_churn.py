@@ -125,6 +125,10 @@ class Churn(Case):
         for settings in ({}, {'ALLOGRAFT_POLICY': 'pool'}, soon(1)):
             for _, result in self.same([COMMAND, 'full'], [settings], settings=room):
                 self.assertGreater(result.report()['cache']['blocks_returned'], 0)
+        # Attribute 18: where the device uses the host's memory, what is free says nothing.
+        shared = dict(room, SIM_ATTRIBUTES='18=1', SIM_LAZY='0')
+        for _, result in self.same([COMMAND, 'full'], [{}], settings=shared):
+            self.assertEqual(result.report()['cache']['blocks_returned'], 0)
         # A pool that was asked for gives back only what it has whole.
         self.same([COMMAND, 'was-full'], [{}, soon(1)], settings=room)
 

@@ -53,7 +53,7 @@ struct traits {
     bool narrow;     /* most work goes to one stream, which seldom changes */
     bool divided;    /* every other thread only allocates and frees, beside those that submit */
     bool polls;      /* the host waits for memory without any call of the driver */
-    bool maps;       /* memory of cuMemMap and of code, and limits of the context (op_map.c) */
+    bool maps;       /* one in ten: memory of cuMemMap and of code, limits (op_map.c) */
     unsigned n_bystanders; /* streams that are created at the start and never used */
 };
 
