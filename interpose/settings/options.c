@@ -94,21 +94,28 @@ static int parse_SIZE(const char *value, const char *allowed, struct ag_size *re
     return ag_text_parse_size(value, &ret->value, &ret->percent);
 }
 
+/* 0 and the like are what other settings take for it, and no names that a file should have. */
+static bool is_off(const char *value)
+{
+    static const char *const words[] = {"", "off", "0", "no", "none", "false"};
+
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+        if (ag_text_same(value, words[i]))
+            return true;
+    }
+    return false;
+}
+
 static int parse_TEXT(const char *value, const char *allowed, ag_type_TEXT *ret, struct reason *why)
 {
-    size_t length = strlen(value);
+    const char *text = *value && is_off(value) && strstr(allowed, "off") ? "off" : value;
+    size_t length = strlen(text);
 
-    (void)allowed;
     (void)why;
     if (!length || length >= sizeof(ret->text))
         return -EINVAL;
-    memcpy(ret->text, value, length + 1);
+    memcpy(ret->text, text, length + 1);
     return 0;
-}
-
-static bool is_off(const char *value)
-{
-    return !*value || ag_text_same(value, "off");
 }
 
 static int parse_PATH(const char *value, const char *allowed, ag_type_PATH *ret, struct reason *why)

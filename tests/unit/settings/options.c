@@ -235,6 +235,10 @@ static void reads_sizes_and_text(void)
     CHECK(read_these(&options, cache, stats) == 0 && n_told == 0);
     CHECK(options.cache.value == 3ull << 29 && !options.cache.percent);
     CHECK(!strcmp(options.stats.text, "/tmp/a=b.json"));
+    CHECK(read_these(&options, "ALLOGRAFT_STATS=0", "ALLOGRAFT_COUNTERS=None") == 0 && n_told == 0);
+    CHECK(!strcmp(options.stats.text, "off") && !strcmp(options.counters.text, "off"));
+    CHECK(read_these(&options, "ALLOGRAFT_TRACE=false", "ALLOGRAFT_STATS=./0") == 0);
+    CHECK(!*options.trace.text && !strcmp(options.stats.text, "./0"));
     CHECK(read_these(&options, "ALLOGRAFT_PENDING=80%", "ALLOGRAFT_POOL_KEEP=0") == 0);
     CHECK(options.pending.value == 80 && options.pending.percent && options.pool_keep.value == 0);
 }
