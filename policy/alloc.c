@@ -407,7 +407,7 @@ static bool is_kept(const struct ag_device *device, struct ag_mem_desc desc)
 #define GIVE_BACK_NS 200000000u /* more than most programs submit ahead */
 
 /* The same, to the device: blocks of a pool may be of no size that it has a use for either. */
-static bool give_back_for_good(struct ag_context *context, struct ag_block *blocks)
+static bool give_to_device(struct ag_context *context, struct ag_block *blocks)
 {
     bool pooled = false, all;
 
@@ -423,13 +423,20 @@ static bool give_back_for_good(struct ag_context *context, struct ag_block *bloc
     return all;
 }
 
+/* The same; where it takes too long, all is kept from then on. */
+static void give_back_for_good(struct ag_context *context, struct ag_block *blocks)
+{
+    if (!give_to_device(context, blocks) && !ag_capture_is_open())
+        ag_budget_keep_all(context->device);
+}
+
 /* The cache has no block of `size`. NULL: the driver is to be asked, and what the cache has is no
  * more than it may have then. */
 static struct ag_block *take_within_bound(struct ag_context *context, struct ag_mem_desc desc,
                                           size_t size)
 {
     uint64_t excess = ag_budget_excess(context, size);
-    struct ag_block *block = NULL, *out;
+    struct ag_block *block = NULL;
 
     if (!excess || ag_capture_is_open())
         return NULL;
@@ -440,9 +447,7 @@ static struct ag_block *take_within_bound(struct ag_context *context, struct ag_
         ag_budget_note_larger(block, size);
         return block;
     }
-    out = ag_cache_evict(&context->cache, excess);
-    if (!give_back_for_good(context, out) && !ag_capture_is_open())
-        ag_budget_keep_all(context->device);
+    give_back_for_good(context, ag_cache_evict(&context->cache, excess));
     return NULL;
 }
 
@@ -454,11 +459,8 @@ static void leave_room(struct ag_context *context, size_t bytes)
     if (ag_capture_is_open())
         return;
     missing = ag_pressure_given(context->device, bytes);
-    if (!missing || ag_budget_keeps_all(context->device))
-        return;
-    if (!give_back_for_good(context, ag_cache_evict(&context->cache, missing)) &&
-        !ag_capture_is_open())
-        ag_budget_keep_all(context->device);
+    if (missing && !ag_budget_keeps_all(context->device))
+        give_back_for_good(context, ag_cache_evict(&context->cache, missing));
 }
 
 /* The cache's block is the program's, unless the context no longer works: after an error of the
@@ -971,8 +973,7 @@ static void release_for_good(struct ag_context *context, struct ag_block *out)
 
     for (const struct ag_block *block = out; block; block = block->next)
         bytes += block->size;
-    if (!give_back_for_good(context, out) && !ag_capture_is_open())
-        ag_budget_keep_all(context->device);
+    give_back_for_good(context, out);
     ag_pressure_returned(context->device, bytes);
 }
 

@@ -3,11 +3,11 @@
  * had when it was built. */
 #include "graph/record/func_attrs.h"
 #include "interpose/hooks/entry_replay.h"
+#include "interpose/hooks/entry_retry.h"
 #include "interpose/hooks/image.h"
 #include "interpose/resolve/trampoline.h"
 #include "policy/managed/kernel_params.h"
 #include "policy/order/drain.h"
-#include "policy/pressure.h"
 
 /* Device printf comes out while the host waits: natively before what the host prints after
  * cudaFree. */
@@ -19,21 +19,13 @@ static void note_code(bool prints)
         ag_drain_note_visible(AG_VISIBLE_PRINTF);
 }
 
-/* `prints` is evaluated once, before the call. A failure for want of memory is tried again after
- * what we keep was given back. */
-#define LOADS(symbol, prints, parameters, ...)                                   \
-    AG_ENTRY CUresult symbol parameters                                          \
-    {                                                                            \
-        CUresult result;                                                         \
-                                                                                 \
-        AG_ENTER(symbol, __VA_ARGS__);                                           \
-        AG_TIMES_WAIT(AG_WAIT_CODE, symbol);                                     \
-        note_code(prints);                                                       \
-        result = ag_cu.symbol(__VA_ARGS__);                                      \
-        if (result == CUDA_ERROR_OUT_OF_MEMORY && ag_pressure_relieve_current()) \
-            result = ag_cu.symbol(__VA_ARGS__);                                  \
-        return ag_entry_leave(result);                                           \
-    }
+#define BEGINS_LOADING(symbol, prints)   \
+    AG_TIMES_WAIT(AG_WAIT_CODE, symbol); \
+    note_code(prints)
+
+/* `prints` is evaluated once, before the call. */
+#define LOADS(symbol, prints, parameters, ...) \
+    AG_RETRIED(symbol, BEGINS_LOADING(symbol, prints), result, parameters, __VA_ARGS__)
 
 LOADS(cuModuleLoad, ag_image_file_prints(file), (CUmodule * module, const char *file), module, file)
 LOADS(cuModuleLoadData, ag_image_prints(image), (CUmodule * module, const void *image), module,

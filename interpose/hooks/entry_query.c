@@ -1,11 +1,10 @@
 /* Hooks of calls whose answer depends on the host's wait that an ordered free left pending. */
 #include "graph/record/func_attrs.h"
 #include "graph/replayer.h"
-#include "interpose/driver/driver.h"
+#include "interpose/hooks/entry_retry.h"
 #include "interpose/hooks/entry_waits.h"
 #include "policy/managed/kernel_params.h"
 #include "policy/order/host_wait.h"
-#include "policy/pressure.h"
 
 #define MOST_ASKS 16 /* other threads' frees keep no query for ever */
 
@@ -71,14 +70,19 @@ static CUresult replied(CUresult result)
 STREAM_ASKED(cuStreamQuery, false)
 STREAM_ASKED(cuStreamQuery_ptsz, true)
 
-/* What is taken away here was in nobody's use any more natively, after a cudaFree. */
-#define WAITED_FIRST(symbol, parameters, ...)              \
-    AG_ENTRY CUresult symbol parameters                    \
-    {                                                      \
-        AG_ENTER(symbol, __VA_ARGS__);                     \
-        if (ag_host_wait_pending())                        \
-            ag_host_wait_complete(AG_STAT_WAITED_DESTROY); \
-        return ag_entry_leave(ag_cu.symbol(__VA_ARGS__));  \
+/* What is taken away was in nobody's use any more natively, after a cudaFree. */
+static void wait_first(void)
+{
+    if (ag_host_wait_pending())
+        ag_host_wait_complete(AG_STAT_WAITED_DESTROY);
+}
+
+#define WAITED_FIRST(symbol, parameters, ...)             \
+    AG_ENTRY CUresult symbol parameters                   \
+    {                                                     \
+        AG_ENTER(symbol, __VA_ARGS__);                    \
+        wait_first();                                     \
+        return ag_entry_leave(ag_cu.symbol(__VA_ARGS__)); \
     }
 
 static void forgotten(void)
@@ -92,15 +96,14 @@ static void forgotten(void)
 }
 
 /* Code that goes: its functions' handles may come back as others. */
-#define UNLOADS(symbol, parameters, ...)                   \
-    AG_ENTRY CUresult symbol parameters                    \
-    {                                                      \
-        AG_ENTER(symbol, __VA_ARGS__);                     \
-        AG_TIMES_WAIT(AG_WAIT_CODE, symbol);               \
-        if (ag_host_wait_pending())                        \
-            ag_host_wait_complete(AG_STAT_WAITED_DESTROY); \
-        forgotten();                                       \
-        return ag_entry_leave(ag_cu.symbol(__VA_ARGS__));  \
+#define UNLOADS(symbol, parameters, ...)                  \
+    AG_ENTRY CUresult symbol parameters                   \
+    {                                                     \
+        AG_ENTER(symbol, __VA_ARGS__);                    \
+        AG_TIMES_WAIT(AG_WAIT_CODE, symbol);              \
+        wait_first();                                     \
+        forgotten();                                      \
+        return ag_entry_leave(ag_cu.symbol(__VA_ARGS__)); \
     }
 
 UNLOADS(cuModuleUnload, (CUmodule module), module)
@@ -111,21 +114,15 @@ WAITED_FIRST(cuMemUnmap, (CUdeviceptr ptr, size_t size), ptr, size)
 
 /* A graph keeps what its context was like when it was made: a kernel that needs the stack which was
  * raised since fails there. Dropped behind the call: what is made beside it keeps the old, too. */
-#define ALTERS_CONTEXT(symbol, parameters, ...)                                  \
-    AG_ENTRY CUresult symbol parameters                                          \
-    {                                                                            \
-        CUresult result;                                                         \
-                                                                                 \
-        AG_ENTER(symbol, __VA_ARGS__);                                           \
-        if (ag_host_wait_pending())                                              \
-            ag_host_wait_complete(AG_STAT_WAITED_DESTROY);                       \
-        result = ag_cu.symbol(__VA_ARGS__);                                      \
-        if (result == CUDA_ERROR_OUT_OF_MEMORY && ag_pressure_relieve_current()) \
-            result = ag_cu.symbol(__VA_ARGS__);                                  \
-        if (result == CUDA_SUCCESS && ag_entry_replays_now())                    \
-            ag_replay_forget_code(AG_FLUSH_CODE);                                \
-        return ag_entry_leave(result);                                           \
-    }
+static CUresult altered(CUresult result)
+{
+    if (result == CUDA_SUCCESS && ag_entry_replays_now())
+        ag_replay_forget_code(AG_FLUSH_CODE);
+    return result;
+}
+
+#define ALTERS_CONTEXT(symbol, parameters, ...) \
+    AG_RETRIED(symbol, wait_first(), altered(result), parameters, __VA_ARGS__)
 
 ALTERS_CONTEXT(cuCtxSetLimit, (CUlimit limit, size_t value), limit, value)
 ALTERS_CONTEXT(cuCtxDisablePeerAccess, (CUcontext peer), peer)

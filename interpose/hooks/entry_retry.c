@@ -1,26 +1,14 @@
-/* Hooks of calls that may fail because a cache of ours holds the memory they need: the cache is
- * given up, and the driver called once more. Memory that counts against ALLOGRAFT_LIMIT is counted.
- */
-#include "interpose/driver/driver.h"
-#include "interpose/hooks/entry.h"
+/* Hooks of calls that take memory of the device for what is no allocation of ours. What counts
+ * against ALLOGRAFT_LIMIT is counted. */
+#include "interpose/hooks/entry_retry.h"
 #include "policy/app/app_graphs.h"
 #include "policy/budget.h"
 #include "policy/contexts/context.h"
 #include "policy/inject.h"
 #include "policy/order/drain.h"
-#include "policy/pressure.h"
 
-#define RETRIED(symbol, parameters, ...)                                         \
-    AG_ENTRY CUresult symbol parameters                                          \
-    {                                                                            \
-        CUresult result;                                                         \
-                                                                                 \
-        AG_ENTER(symbol, __VA_ARGS__);                                           \
-        result = ag_cu.symbol(__VA_ARGS__);                                      \
-        if (result == CUDA_ERROR_OUT_OF_MEMORY && ag_pressure_relieve_current()) \
-            result = ag_cu.symbol(__VA_ARGS__);                                  \
-        return ag_entry_leave(result);                                           \
-    }
+#define RETRIED(symbol, parameters, ...) \
+    AG_RETRIED(symbol, (void)0, result, parameters, __VA_ARGS__)
 
 RETRIED(cuArrayCreate_v2, (CUarray * array, const CUDA_ARRAY_DESCRIPTOR *descriptor), array,
         descriptor)

@@ -7,12 +7,12 @@
 #include "interpose/driver/driver.h"
 #include "interpose/hooks/entry.h"
 #include "interpose/hooks/entry_replay.h"
+#include "interpose/hooks/entry_retry.h"
 #include "interpose/settings/caller.h"
 #include "policy/guard/guard.h"
 #include "policy/held.h"
 #include "policy/inject.h"
 #include "policy/order/drain.h"
-#include "policy/pressure.h"
 
 #define NOTED(how, symbol, parameters, ...)               \
     AG_ENTRY CUresult symbol parameters                   \
@@ -198,17 +198,8 @@ static CUresult note_global(CUresult result, const CUdeviceptr *dptr)
 }
 
 /* The driver may load the code now, which takes memory. */
-#define FINDS(symbol, parameters, ...)                                           \
-    AG_ENTRY CUresult symbol parameters                                          \
-    {                                                                            \
-        CUresult result;                                                         \
-                                                                                 \
-        AG_ENTER(symbol, __VA_ARGS__);                                           \
-        result = ag_cu.symbol(__VA_ARGS__);                                      \
-        if (result == CUDA_ERROR_OUT_OF_MEMORY && ag_pressure_relieve_current()) \
-            result = ag_cu.symbol(__VA_ARGS__);                                  \
-        return ag_entry_leave(note_global(result, dptr));                        \
-    }
+#define FINDS(symbol, parameters, ...) \
+    AG_RETRIED(symbol, (void)0, note_global(result, dptr), parameters, __VA_ARGS__)
 
 FINDS(cuModuleGetGlobal_v2, (CUdeviceptr * dptr, size_t *bytes, CUmodule module, const char *name),
       dptr, bytes, module, name)

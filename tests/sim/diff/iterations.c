@@ -75,6 +75,8 @@ static void take_streams(struct world *w, struct loop *loop, unsigned n)
 
 static void take_buffer(struct loop *loop, struct buffer *buffer)
 {
+    if (!buffer)
+        return;
     loop->buffers[loop->n_buffers].buffer = buffer;
     loop->buffers[loop->n_buffers++].id = buffer->id;
 }
@@ -92,14 +94,6 @@ static struct buffer *pinned_for(struct world *w, const struct loop *loop, size_
     buffer->live = buffer->filled = true;
     w->bytes_live += buffer->bytes;
     return buffer;
-}
-
-static void take_pinned(struct world *w, struct loop *loop)
-{
-    struct buffer *buffer = pinned_for(w, loop, 256);
-
-    if (buffer)
-        take_buffer(loop, buffer);
 }
 
 /* A new one, and what fills it. */
@@ -131,22 +125,6 @@ static struct buffer *mapped_for(struct world *w, const struct loop *loop)
     return buffer;
 }
 
-static void take_mapped(struct world *w, struct loop *loop)
-{
-    struct buffer *buffer = mapped_for(w, loop);
-
-    if (buffer)
-        take_buffer(loop, buffer);
-}
-
-static void take_global(struct world *w, struct loop *loop)
-{
-    struct buffer *buffer = global_buffer(w, loop->context);
-
-    if (buffer)
-        take_buffer(loop, buffer);
-}
-
 /* Some that are there, and small new ones. */
 static void take_buffers(struct world *w, struct loop *loop)
 {
@@ -163,11 +141,11 @@ static void take_buffers(struct world *w, struct loop *loop)
     }
     use_context(w, loop->context);
     if (may_look(w) && chance(w, 60))
-        take_pinned(w, loop);
+        take_buffer(loop, pinned_for(w, loop, 256));
     for (unsigned i = w->traits->maps ? draw(w, 3) : 0; i; i--)
-        take_mapped(w, loop);
+        take_buffer(loop, mapped_for(w, loop));
     if (w->traits->maps && chance(w, 50))
-        take_global(w, loop);
+        take_buffer(loop, global_buffer(w, loop->context));
     while (loop->n_buffers < n) {
         struct buffer *buffer = buffer_for(w, loop, (size_t)64 << draw(w, 7));
 
