@@ -28,9 +28,9 @@ def cloverleaf(*decks):
                                    "reads": ["InputDecks/" + deck]} for deck in decks}
 
 
-# One parent serves all of PyTorch. OpenMM begins with CUDA when it is imported, and numba_bodies gives NumPy a name before
-# it imports numba.
-TORCH = {"imports": ["torch", "transformers", "torch_geometric.nn", "gpytorch"]}
+# One parent serves all of PyTorch. torch_geometric (by its pyg_lib) and OpenMM begin with CUDA when they are imported, so
+# that each child does it for itself; and numba_bodies gives NumPy a name before it imports numba.
+TORCH = {"imports": ["torch", "transformers", "gpytorch"]}
 OPENMM = {"imports": ["numpy"], "reads": ["openmm_steps.py"], "noise": ["^stepping took"],
           "timer": "stepping took ([0-9.]+) s"}
 
