@@ -44,7 +44,7 @@ BORROWED = re.compile(r"<!-- figures: (\w+) -->\n.*?<!-- end of figures -->\n", 
 SLOWER = 0.98
 OF_PYTHON = ("graph-torch-turns", "managed-training")
 WAYS = ("default", "pool", "managed", "replay")
-OURS = ("allograft", "allograft managed")
+OURS = ("allograft", "allograft pool", "allograft managed")
 MADE = ("<!-- Made by docs/performance.py of docs/performance.md.in and docs/results/: edit those. -->\n")
 
 

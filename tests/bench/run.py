@@ -19,7 +19,8 @@ import subprocess
 import sys
 
 # Contestant -> the heap of the bench, and the settings under which Allograft is preloaded.
-OURS = {"allograft": {}, "allograft managed": {"ALLOGRAFT_POLICY": "managed"}}
+OURS = {"allograft": {}, "allograft pool": {"ALLOGRAFT_POLICY": "pool"},
+        "allograft managed": {"ALLOGRAFT_POLICY": "managed"}}
 # They return a block that may still be written to, unless the caller waits: see `hurried`.
 BY_STREAM = re.compile("async|rmm-|torch")
 

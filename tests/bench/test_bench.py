@@ -53,7 +53,7 @@ class Bench(unittest.TestCase):
 
     def test_all(self):
         shown, values = self.run_all("--trace", self.file("small.csv", TRACE))
-        self.assertEqual(list(values), ["native", "allograft", "allograft managed", "async"])
+        self.assertEqual(list(values), ["native", "allograft", "allograft pool", "allograft managed", "async"])
         figures = ["pair_512_ns", "pairs_65536_x2_per_s", "turn_more_ns", "cold_4096_ns", "live_100_ns",
                    "hurried_wrong_words", "small trace_x1_ns", "small trace_x1_ms", "small trace_x16_ns",
                    "small trace_x16_ms", "small trace_x1_wrong_words", "small trace_x1_asked_bytes"]
@@ -62,7 +62,7 @@ class Bench(unittest.TestCase):
             self.assertEqual(of_it["small trace_x1_asked_bytes"], [6000])
             self.assertEqual(of_it["small trace_x1_wrong_words"], [0], who)
             self.assertEqual(of_it.get("hurried_wrong_words"), [0] if who != "async" else None, who)
-        self.assertIn("| figure | native | allograft | allograft managed | async |", shown)
+        self.assertIn("| figure | native | allograft | allograft pool | allograft managed | async |", shown)
 
     def test_only_traces(self):
         words = [sys.executable, os.path.join(HERE, "run.py"), "--bench", BENCH, "--library", LIBRARY, "--iterations", "1",
