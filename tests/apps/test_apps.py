@@ -133,12 +133,12 @@ class Packs(unittest.TestCase):
             sys.argv = was
         return status, out.getvalue(), err.getvalue()
 
-    def make(self, scripts):
+    def make(self, scripts, **more):
         """A pack of the programs {name: (lists, script)}, each of which reads a file and is given a word."""
         recipes.RECIPES = {"tiny": {"source": "here", "noise": ["took"], "timer": r"total: (\d+) s", "run": "true",
                                     "build": ["chmod +x {program}"], "binary": "{program}"}}
         programs.PROGRAMS = {f"tiny/{name}": {"lists": lists, "arguments": "word", "reads": ["../data/read"],
-                                              "noise": ["^id "]} for name, (lists, _) in scripts.items()}
+                                              "noise": ["^id "], **more} for name, (lists, _) in scripts.items()}
         checkout = os.path.join(self.sources, "checkout")
         for path, text in (("../data/read", "what is read"), *((name, script) for name, (_, script) in scripts.items())):
             path = os.path.join(checkout, path)
@@ -255,12 +255,8 @@ class Suite(Packs):
                    "print(sys.argv, fractions.Fraction(1, 2), sys.stdin.read(), open('../data/read').read())\n"
                    "print('total: 2 s')\n")
         self.make({"steady": ("p", program), "ends": ("p", program + "os.environ.get('ALLOGRAFT_GRAPH') and sys.exit(3)\n"),
-                   "sleeps": ("p", program + "import time\n'ALLOGRAFT_POLICY' in os.environ and time.sleep(9)\n")})
-        path = os.path.join(self.pack, "manifest.json")
-        with open(path, encoding="utf-8") as file:
-            manifest = [{**one, "imports": ["fractions"]} for one in json.load(file)]
-        with open(path, "w", encoding="utf-8") as file:
-            json.dump(manifest, file)
+                   "sleeps": ("p", program + "import time\n'ALLOGRAFT_POLICY' in os.environ and time.sleep(9)\n")},
+                  imports=["fractions"])
         status, rows, said = self.run_pack("--no-check", "--ways", "default,replay", "--only", "tiny/steady,tiny/ends")
         self.assertEqual((status, rows["steady"]["output"], rows["ends"]["output"]),
                          (1, "the same", "DIFFERENT: replay"), said)
@@ -269,10 +265,20 @@ class Suite(Packs):
         with open(os.path.join(self.pack, "tiny-steady", "seen"), encoding="utf-8") as file:
             seen = [line.split() for line in file]
         forth = [["1", "None"], ["None", "None"], ["None", "all"]]
-        self.assertEqual([words[1:] for words in seen], forth + forth[::-1] + forth)
+        self.assertEqual([words[1:] for words in seen], [["1", "None"]] + forth + forth[::-1] + forth)
         self.assertEqual(len({words[0] for words in seen}), 1)
         status, rows, said = self.run_pack("--no-check", "--ways", "pool", "--time-all", "--timeout", "2", "--only", "tiny/sleeps")
         self.assertEqual((status, rows["sleeps"]["trouble"]), (1, "pool: it took more than 2 s"), said)
+
+    def test_cost_of_children(self):
+        """How long imports take does not count where there is a parent that has done them."""
+        program = ("#!/usr/bin/env python3\n"
+                   "import sys, time\n"
+                   "time.sleep(0 if 'fractions' in sys.modules else 1.2)\n"
+                   "print('total: 2 s')\n")
+        self.make({"one": ("p", program)}, imports=["fractions"])
+        status, rows, said = self.run_pack("--ways", "default", "--budget", "8", "--first", "3")
+        self.assertEqual((rows["one"]["output"], rows["one"]["turns"]), ("the same", 3), said)
 
     def test_no_parent(self):
         """What cannot be imported is said, and nothing is measured."""
