@@ -201,7 +201,7 @@ class Page:
         self.charts["apps.svg"] = (chart.draw_ratios, drawn, ways, "whole run, times as fast as natively (logarithmic)")
         measured = [name for name, _, _ in rows]
         return markdown(lines) + "\n" + self.results.provenance(measured) + "\n\n" + self.means(rows, ways) + \
-            ("\nNot measured:\n\n" + "".join(left_out) if left_out else "") + \
+            ("\nNot measured; their output, or why there is none:\n\n" + "".join(left_out) if left_out else "") + \
             "\n![How many times as fast each program is](images/apps.svg)\n"
 
     def way(self, name, seconds, ratios, way):

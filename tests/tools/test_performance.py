@@ -195,7 +195,7 @@ Between 3 us.
 | a/fast | 6 s | 2.0x: 3 s | 3.0x: 2 s | the same |
 """, page.text)
         self.assertIn("| default | 2 | 1.000x | 0.500x |\n| replay | 2 | 1.732x | 1.000x |", page.text)
-        self.assertIn("Not measured:\n\n- a/broken: natively it ended with 1\n- a/late: the same\n", page.text)
+        self.assertIn("Not measured; their output, or why there is none:\n\n- a/broken: natively it ended with 1\n- a/late: the same\n", page.text)
 
     def test_what_is_not_said_is_asked_for(self):
         with self.assertRaisesRegex(ValueError, "it does not say its machine: give --machine"):
