@@ -142,17 +142,13 @@ static void visit(struct ag_stream *stream, void *data)
 /* Flushes the legacy stream of the context, or the blocking ones. */
 __attribute__((noinline)) static void flush_others(struct ag_context *context, bool legacy)
 {
-    ag_stream_each_open(visit, &(struct flush){
-                                   .why = AG_FLUSH_OTHER_STREAM,
-                                   .context = context,
-                                   .legacy = legacy,
-                                   .blocking = !legacy,
-                               });
+    struct flush which = {AG_FLUSH_OTHER_STREAM, context, .legacy = legacy, .blocking = !legacy};
+
+    ag_stream_each_open(visit, &which);
 }
 
-/* Flushes the other streams of the context that CUDA orders before an operation on the handle.
- * stream: the handle's state; NULL if it never got one (the table was full, or there was no
- * memory): then it counts as blocking. */
+/* Flushes the other streams of its context that CUDA orders before an operation on the handle.
+ * stream: its state; NULL if it never got one (no room): it counts as blocking, of `context`. */
 static inline void flush_before(struct ag_context *context, CUstream handle,
                                 const struct ag_stream *stream)
 {
@@ -160,7 +156,7 @@ static inline void flush_before(struct ag_context *context, CUstream handle,
     bool is_blocking = !is_legacy && (!stream || stream->id.is_blocking);
 
     if (ag_stream_conflicts(is_legacy, is_blocking))
-        flush_others(context, !is_legacy);
+        flush_others(stream ? stream->id.context : context, !is_legacy);
 }
 
 static struct ag_stream *find_anywhere(struct ag_context *context, CUstream handle)
@@ -344,15 +340,19 @@ struct ag_stream *ag_replay_enter(CUstream handle, bool per_thread)
         ag_replay_flush_all(AG_FLUSH_OTHER_STREAM);
         return NULL;
     }
-    stream = ag_stream_of(context, handle);
+    stream = find_anywhere(context, handle);
+    flush_before(context, handle, stream);
+    if (stream && stream->id.context != context) { /* it may get copies, and kernels of libraries */
+        if (atomic_load_explicit(&stream->open, memory_order_acquire))
+            flush(stream, AG_FLUSH_UNRECORDED);
+        return NULL;
+    }
     if (stream)
         ag_stream_update_mark(stream);
-    flush_before(context, handle, stream);
     if (!stream || !stream->id.marked || ag_context_is_inside() ||
         atomic_load_explicit(&stream->id.shared->failed, memory_order_relaxed))
         return NULL;
-    /* Asked again once it is owned: it may have backed off meanwhile, and must not withhold then.
-     */
+    /* Asked again once it is owned: having backed off meanwhile it must not withhold. */
     if (ag_stream_try_pass(stream) || !ag_stream_own(stream))
         return NULL;
     if (ag_stream_try_pass(stream)) {

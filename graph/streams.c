@@ -321,7 +321,7 @@ struct ag_stream *ag_stream_look_up(struct ag_context *context, CUstream handle)
         !atomic_load_explicit(&table.specials_barred, memory_order_relaxed))
         stream = make(context, handle, true, 0, 0);
     if (stream && stream->id.context != context)
-        stream = NULL; /* the driver refuses a stream of another context */
+        stream = NULL; /* of another context: nothing is recorded */
     ag_stream_last = (struct ag_stream_looked_up){context, handle, stream, generation};
     return stream;
 }

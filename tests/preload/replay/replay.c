@@ -775,6 +775,40 @@ static void contexts_again(void)
     }
 }
 
+/* Copies, fills and events are taken of streams whose context is not the current one. */
+static void with_another_context_current(void)
+{
+    CUstream own = new_stream(CU_STREAM_NON_BLOCKING), blocking = new_stream(CU_STREAM_DEFAULT);
+    CUstream reader = new_stream(CU_STREAM_NON_BLOCKING);
+    CUdeviceptr copy = new_state();
+    CUcontext home, other;
+    CUevent event;
+
+    OK(cuCtxGetCurrent(&home));
+    OK(cuCtxCreate(&other, NULL, 0, 0));
+    OK(cuCtxSetCurrent(home));
+    OK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    iterations(own, 6);
+    iterations(NULL, 6);
+    for (unsigned turn = 0; turn < 6; turn++) {
+        part_of_iteration(own, turn, 0, 7);
+        OK(cuCtxSetCurrent(other));
+        OK(cuMemcpyDtoDAsync(copy, state, STATE_BYTES, own));
+        OK(cuMemsetD32Async(state, turn, 1, own));
+        OK(cuCtxSetCurrent(home));
+        tell("behind what is withheld");
+        tell_of("a copy of it", copy);
+        part_of_iteration(NULL, turn, 0, 7);
+        OK(cuCtxSetCurrent(other));
+        OK(cuEventRecord(event, blocking));
+        OK(cuCtxSetCurrent(home));
+        OK(cuStreamWaitEvent(reader, event, 0));
+        OK(cuMemcpyDtoDAsync(copy, state, STATE_BYTES, reader));
+        OK(cuStreamSynchronize(reader));
+        tell_of("a copy behind the legacy stream", copy);
+    }
+}
+
 static void resetting(void)
 {
     for (unsigned turn = 0; turn < 4; turn++) {
@@ -1028,15 +1062,34 @@ static const struct {
     const char *name;
     void (*run)(void);
 } parts[] = {
-    {"exactly", exactly},          {"diverging", diverging},     {"uploads", uploads},
-    {"pinned", pinned_copies},     {"legacy", on_legacy},        {"events", with_events},
-    {"polling", polling},          {"spinning", spinning},       {"unloading", unloading},
-    {"streams", streams_again},    {"contexts", contexts_again}, {"allocating", allocating},
-    {"freeing", freeing},          {"capturing", capturing},     {"per-thread", per_thread_streams},
-    {"beside", capturing_beside},  {"many", many_streams},       {"resetting", resetting},
-    {"host", host_functions},      {"forking", forking},         {"clustered", clustered},
-    {"ordered", stream_ordered},   {"sleeping", sleeping},       {"known", known_to_be_done},
-    {"waited", waited_iterations}, {"running", running_on},      {"deeper", going_deeper},
+    {"exactly", exactly},
+    {"diverging", diverging},
+    {"uploads", uploads},
+    {"pinned", pinned_copies},
+    {"legacy", on_legacy},
+    {"events", with_events},
+    {"polling", polling},
+    {"spinning", spinning},
+    {"unloading", unloading},
+    {"streams", streams_again},
+    {"contexts", contexts_again},
+    {"allocating", allocating},
+    {"freeing", freeing},
+    {"capturing", capturing},
+    {"per-thread", per_thread_streams},
+    {"beside", capturing_beside},
+    {"many", many_streams},
+    {"resetting", resetting},
+    {"host", host_functions},
+    {"forking", forking},
+    {"clustered", clustered},
+    {"ordered", stream_ordered},
+    {"sleeping", sleeping},
+    {"known", known_to_be_done},
+    {"waited", waited_iterations},
+    {"running", running_on},
+    {"deeper", going_deeper},
+    {"elsewhere", with_another_context_current},
 };
 
 int main(int argc, char **argv)
