@@ -812,7 +812,7 @@ static CUresult allocate_rows(CUdeviceptr *ret_address, size_t *ret_pitch, size_
     CUresult result =
         ag_cu.cuMemAllocPitch_v2(ret_address, ret_pitch, width, height, element_bytes);
 
-    if (result == CUDA_ERROR_OUT_OF_MEMORY && ag_pressure_relieve_current())
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && ag_pressure_relieve_for_call(NULL))
         result = ag_cu.cuMemAllocPitch_v2(ret_address, ret_pitch, width, height, element_bytes);
     return result;
 }
@@ -1090,6 +1090,10 @@ __attribute__((noinline)) static CUresult free_native(struct ag_block *block, bo
     CUresult result;
 
     ag_timing_is_slow();
+    /* It waits for its own context. What another context's free has left pending, natively done by
+     * now, may use the memory, too. */
+    if (ag_context_count() > 1 && ag_host_wait_pending())
+        ag_host_wait_complete(AG_STAT_WAITED_DESTROY);
     ag_ledger_remove(block);
     result = free_single(&copy);
     if (result == CUDA_SUCCESS) {

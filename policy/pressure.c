@@ -209,12 +209,14 @@ bool ag_pressure_relieve(struct ag_device *device)
     return true;
 }
 
-bool ag_pressure_relieve_current(void)
+bool ag_pressure_relieve_for_call(struct ag_device *device)
 {
-    struct ag_context *context = ag_context_current();
+    struct ag_context *context = device ? NULL : ag_context_current();
 
-    if (!context || !ag_pressure_relieve(context->device))
+    if (context)
+        device = context->device;
+    if (!device || !ag_pressure_relieve(device))
         return false;
-    ag_trace_step(AG_STAT_LADDER_OTHER, context->device->ordinal, 0);
+    ag_trace_step(AG_STAT_LADDER_OTHER, device->ordinal, 0);
     return true;
 }

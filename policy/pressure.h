@@ -53,7 +53,8 @@ bool ag_pressure_make_room(struct ag_device *device, size_t bytes);
 /* Empties the caches of `device`, waits for pending frees, trims its pools. True when a failed
  * allocation is worth another try. Nothing is done, and false returned, in a capture. */
 bool ag_pressure_relieve(struct ag_device *device);
-/* The same for the device of the calling thread's context: after another call failed. */
-bool ag_pressure_relieve_current(void);
+/* The same after another call failed that takes memory of `device`; NULL: of the device of the
+ * calling thread's context. */
+bool ag_pressure_relieve_for_call(struct ag_device *device);
 
 #endif

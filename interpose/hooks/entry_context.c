@@ -77,7 +77,7 @@ static CUresult destroy(CUcontext handle)
     struct ag_context *context = ag_context_find(handle);
     CUresult result;
 
-    if (!context)
+    if (!context || context->primary_references) /* the driver refuses it */
         return ag_cu.cuCtxDestroy_v2(handle);
     ending(context);
     ag_context_forget(context);

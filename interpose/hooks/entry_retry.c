@@ -46,7 +46,7 @@ static CUresult begin(struct ag_app_graphs_span *span, CUresult refusal)
 
 static bool may_try_again(const struct ag_app_graphs_span *span, CUresult result)
 {
-    if (result != CUDA_ERROR_OUT_OF_MEMORY || !ag_pressure_relieve_current())
+    if (result != CUDA_ERROR_OUT_OF_MEMORY || !ag_pressure_relieve_for_call(NULL))
         return false;
     ag_app_graphs_relieved(span);
     return true;
@@ -111,6 +111,12 @@ static struct ag_device *limited_device(const CUmemAllocationProp *properties)
     return ag_device_of(properties->location.id);
 }
 
+/* Whatever context is current. NULL: it is no device's. */
+static struct ag_device *device_at(const CUmemLocation *location)
+{
+    return location->type == CU_MEM_LOCATION_TYPE_DEVICE ? ag_device_of(location->id) : NULL;
+}
+
 /* Memory without an address. */
 static CUresult create(CUmemGenericAllocationHandle *handle, size_t size,
                        const CUmemAllocationProp *properties, unsigned long long flags)
@@ -122,7 +128,8 @@ static CUresult create(CUmemGenericAllocationHandle *handle, size_t size,
         (!ag_pressure_make_room(device, size) || !ag_budget_take(device, size)))
         return CUDA_ERROR_OUT_OF_MEMORY;
     result = ag_cu.cuMemCreate(handle, size, properties, flags);
-    if (result == CUDA_ERROR_OUT_OF_MEMORY && ag_pressure_relieve_current())
+    if (result == CUDA_ERROR_OUT_OF_MEMORY &&
+        ag_pressure_relieve_for_call(device_at(&properties->location)))
         result = ag_cu.cuMemCreate(handle, size, properties, flags);
     if (device && (result != CUDA_SUCCESS || !ag_budget_note(device, *handle, size)))
         ag_budget_give(device, size);

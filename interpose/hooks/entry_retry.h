@@ -8,17 +8,17 @@
 #include "policy/pressure.h"
 
 /* `before`: statements before the first call; `after`: what is returned, in terms of `result`. */
-#define AG_RETRIED(symbol, before, after, parameters, ...)                       \
-    AG_ENTRY CUresult symbol parameters                                          \
-    {                                                                            \
-        CUresult result;                                                         \
-                                                                                 \
-        AG_ENTER(symbol, __VA_ARGS__);                                           \
-        before;                                                                  \
-        result = ag_cu.symbol(__VA_ARGS__);                                      \
-        if (result == CUDA_ERROR_OUT_OF_MEMORY && ag_pressure_relieve_current()) \
-            result = ag_cu.symbol(__VA_ARGS__);                                  \
-        return ag_entry_leave(after);                                            \
+#define AG_RETRIED(symbol, before, after, parameters, ...)                            \
+    AG_ENTRY CUresult symbol parameters                                               \
+    {                                                                                 \
+        CUresult result;                                                              \
+                                                                                      \
+        AG_ENTER(symbol, __VA_ARGS__);                                                \
+        before;                                                                       \
+        result = ag_cu.symbol(__VA_ARGS__);                                           \
+        if (result == CUDA_ERROR_OUT_OF_MEMORY && ag_pressure_relieve_for_call(NULL)) \
+            result = ag_cu.symbol(__VA_ARGS__);                                       \
+        return ag_entry_leave(after);                                                 \
     }
 
 #endif

@@ -278,7 +278,7 @@ CUresult ag_app_alloc(CUdeviceptr *ret_address, size_t bytes, CUstream stream, b
         return counted(CUDA_ERROR_OUT_OF_MEMORY, row, &request);
     ag_app_pools_keep(row);
     result = alloc(ret_address, bytes, stream);
-    if (result == CUDA_ERROR_OUT_OF_MEMORY && ag_pressure_relieve_current())
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && ag_pressure_relieve_for_call(device))
         result = alloc(ret_address, bytes, stream);
     return counted(result, row, &request);
 }
@@ -298,7 +298,7 @@ CUresult ag_app_alloc_from_pool(CUdeviceptr *ret_address, size_t bytes, CUmemory
         return counted(CUDA_ERROR_OUT_OF_MEMORY, row, &request);
     ag_app_pools_keep(row);
     result = alloc(ret_address, bytes, pool, stream);
-    if (result == CUDA_ERROR_OUT_OF_MEMORY && ag_pressure_relieve_current())
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && ag_pressure_relieve_for_call(device_of_row(row)))
         result = alloc(ret_address, bytes, pool, stream);
     return counted(result, row, &request);
 }

@@ -9,6 +9,8 @@
  *     churn too-large        blocks where the cache has only much larger ones
  *     churn full             the first launch of a kernel when the card is nearly full
  *     churn was-full         likewise, when it was full before
+ *     churn full-elsewhere   memory of a full card, asked for with another's context or none current
+ *     churn destroy          the primary context is not destroyed like another
  *     churn waits            an allocation while a kernel waits for the host */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -285,6 +287,59 @@ static void waits(void)
     OK(cuMemFree(stays));
 }
 
+/* What a free keeps is given back for whoever asks for memory of that device. */
+static void full_elsewhere(void)
+{
+    const CUmemLocation device = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 1};
+    const CUmemAllocationProp shape = {CU_MEM_ALLOCATION_TYPE_PINNED, .location = device};
+    const CUmemPoolProps kind = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = device};
+    CUmemGenericAllocationHandle handle;
+    CUcontext home, other;
+    CUmemoryPool pool;
+    CUdeviceptr p;
+
+    OK(cuCtxGetCurrent(&home));
+    OK(cuDevicePrimaryCtxRetain(&other, 1));
+    OK(cuCtxSetCurrent(other));
+    OK(cuMemFree(get(64)));
+    OK(cuMemFree(get(64)));
+    (void)get(20 * MIB);
+    for (unsigned turn = 0; turn < 3; turn++) {
+        OK(cuCtxSetCurrent(other));
+        OK(cuMemFree(get(12 * MIB)));
+        OK(cuCtxSetCurrent(turn == 1 ? NULL : home));
+        if (turn == 2) {
+            OK(cuMemPoolCreate(&pool, &kind));
+            SAY_CODE("a pool's", cuMemAllocFromPoolAsync(&p, 38 * MIB, pool, NULL));
+            continue;
+        }
+        SAY_CODE("without an address", cuMemCreate(&handle, 38 * MIB, &shape, 0));
+        OK(cuMemRelease(handle));
+    }
+}
+
+/* The driver refuses, and nothing else changes. */
+static void destroy_primary(void)
+{
+    CUdeviceptr small, large, base;
+    CUcontext context;
+    size_t size;
+
+    OK(cuMemFree(get(64)));
+    OK(cuMemFree(get(64)));
+    small = get(4 * KIB);
+    large = get(4 * MIB);
+    launch_fill(NULL, small, 4, 7);
+    launch_fill(NULL, large, 4, 9);
+    OK(cuCtxGetCurrent(&context));
+    SAY_CODE("destroyed", cuCtxDestroy(context));
+    say("%u, %u wrong", count_wrong(small, 4, 7), count_wrong(large, 4, 9));
+    OK(cuMemGetAddressRange(&base, &size, small));
+    say("of %zu", size);
+    OK(cuMemFree(small));
+    OK(cuMemFree(large));
+}
+
 int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "";
@@ -308,6 +363,10 @@ int main(int argc, char **argv)
         too_large();
     else if (!strcmp(what, "full"))
         full();
+    else if (!strcmp(what, "full-elsewhere"))
+        full_elsewhere();
+    else if (!strcmp(what, "destroy"))
+        destroy_primary();
     else if (!strcmp(what, "was-full"))
         was_full();
     else if (!strcmp(what, "waits"))

@@ -131,6 +131,10 @@ class Churn(Case):
             self.assertEqual(result.report()['cache']['blocks_returned'], 0)
         # A pool that was asked for gives back only what it has whole.
         self.same([COMMAND, 'was-full'], [{}, soon(1)], settings=room)
+        self.same([COMMAND, 'full-elsewhere'], [{}], settings={'SIM_MEMORY': '64MiB', 'SIM_DEVICES': '2'})
+
+    def test_the_primary_context_is_not_destroyed(self):
+        self.same([COMMAND, 'destroy'], [{}, {'ALLOGRAFT_POLICY': 'pool'}, soon(1)])
 
     def test_a_kernel_that_waits_for_the_host(self):
         # Natively an allocation does not wait for it; ours waits for the driver to take a block back, but not for long.
