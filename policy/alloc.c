@@ -321,59 +321,6 @@ static CUresult take_from_driver(struct ag_context *context, struct ag_mem_desc 
     return NO_LEDGER;
 }
 
-/* A fresh slab and its first piece. */
-static CUresult begin_slab(struct ag_context *context, struct ag_mem_desc desc, size_t size,
-                           struct ag_slab_piece *piece)
-{
-    struct ag_block *whole = ag_cache_take(&context->cache, AG_SLAB_BYTES, desc);
-    CUresult result = CUDA_SUCCESS;
-
-    if (!whole) {
-        if (desc.source == AG_SOURCE_CACHED)
-            ag_churn_missed(&context->device->churn, AG_SLAB_BYTES);
-        result = take_from_driver(context, desc, AG_SLAB_BYTES, &whole);
-    }
-    if (result != CUDA_SUCCESS) {
-        ag_slab_failed(piece);
-        return result;
-    }
-    if (ag_slab_begin(&context->slabs, whole, size, piece))
-        return CUDA_SUCCESS;
-    (void)ag_cache_keep(&context->cache, whole, UINT64_MAX);
-    return NO_LEDGER;
-}
-
-/* A piece of a slab. The driver is asked whether the context still works, as below, and for a slab
- * when none has room. CUDA_ERROR_OUT_OF_MEMORY also when another thread is getting one. */
-static CUresult cut(struct ag_context *context, struct ag_mem_desc desc, size_t size,
-                    struct ag_block **ret_block)
-{
-    struct ag_slab_piece piece;
-    CUresult result = ag_context_sticky_error_here(context);
-    enum ag_slab_cut found;
-
-    if (result != CUDA_SUCCESS)
-        return result;
-    found = ag_slab_cut(&context->slabs, size, desc, &piece);
-    if (found == AG_SLAB_NEEDED)
-        result = begin_slab(context, desc, size, &piece);
-    if (found == AG_SLAB_COMING)
-        result = CUDA_ERROR_OUT_OF_MEMORY;
-    if (result != CUDA_SUCCESS)
-        return result;
-    *ret_block = ag_ledger_enter(piece.address, size, context, ag_slab_desc(piece.slab));
-    if (!*ret_block) {
-        struct ag_block *whole = ag_slab_return(piece.slab, piece.address, size);
-
-        if (whole)
-            (void)ag_cache_keep(&context->cache, whole, UINT64_MAX);
-        return NO_LEDGER;
-    }
-    ag_block_set_slab(*ret_block, piece.slab);
-    ag_stats_add(AG_STAT_SLAB_CUT, 1);
-    return CUDA_SUCCESS;
-}
-
 /* Of the blocks that leave the cache, those that a pool would have taken back for less. */
 static void count_returned(const struct ag_block *blocks)
 {
@@ -461,6 +408,61 @@ static void leave_room(struct ag_context *context, size_t bytes)
     missing = ag_pressure_given(context->device, bytes);
     if (missing && !ag_budget_keeps_all(context->device))
         give_back_for_good(context, ag_cache_evict(&context->cache, missing));
+}
+
+/* A fresh slab and its first piece. */
+static CUresult begin_slab(struct ag_context *context, struct ag_mem_desc desc, size_t size,
+                           struct ag_slab_piece *piece)
+{
+    struct ag_block *whole = ag_cache_take(&context->cache, AG_SLAB_BYTES, desc);
+    CUresult result = CUDA_SUCCESS;
+
+    if (!whole) {
+        if (desc.source == AG_SOURCE_CACHED)
+            ag_churn_missed(&context->device->churn, AG_SLAB_BYTES);
+        result = take_from_driver(context, desc, AG_SLAB_BYTES, &whole);
+        if (result == CUDA_SUCCESS && ag_mem_desc_is_on_device(desc))
+            leave_room(context, AG_SLAB_BYTES);
+    }
+    if (result != CUDA_SUCCESS) {
+        ag_slab_failed(piece);
+        return result;
+    }
+    if (ag_slab_begin(&context->slabs, whole, size, piece))
+        return CUDA_SUCCESS;
+    (void)ag_cache_keep(&context->cache, whole, UINT64_MAX);
+    return NO_LEDGER;
+}
+
+/* A piece of a slab. The driver is asked whether the context still works, as below, and for a slab
+ * when none has room. CUDA_ERROR_OUT_OF_MEMORY also when another thread is getting one. */
+static CUresult cut(struct ag_context *context, struct ag_mem_desc desc, size_t size,
+                    struct ag_block **ret_block)
+{
+    struct ag_slab_piece piece;
+    CUresult result = ag_context_sticky_error_here(context);
+    enum ag_slab_cut found;
+
+    if (result != CUDA_SUCCESS)
+        return result;
+    found = ag_slab_cut(&context->slabs, size, desc, &piece);
+    if (found == AG_SLAB_NEEDED)
+        result = begin_slab(context, desc, size, &piece);
+    if (found == AG_SLAB_COMING)
+        result = CUDA_ERROR_OUT_OF_MEMORY;
+    if (result != CUDA_SUCCESS)
+        return result;
+    *ret_block = ag_ledger_enter(piece.address, size, context, ag_slab_desc(piece.slab));
+    if (!*ret_block) {
+        struct ag_block *whole = ag_slab_return(piece.slab, piece.address, size);
+
+        if (whole)
+            (void)ag_cache_keep(&context->cache, whole, UINT64_MAX);
+        return NO_LEDGER;
+    }
+    ag_block_set_slab(*ret_block, piece.slab);
+    ag_stats_add(AG_STAT_SLAB_CUT, 1);
+    return CUDA_SUCCESS;
 }
 
 /* The cache's block is the program's, unless the context no longer works: after an error of the

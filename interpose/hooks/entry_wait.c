@@ -2,6 +2,7 @@
  * recorded behind it or the host waits for it. These calls are never withheld themselves. */
 #include "interpose/hooks/entry_replay.h"
 #include "policy/app/app_graphs.h"
+#include "policy/pressure.h"
 
 /* Of its stream alone; what the legacy stream means for it is the replayer's business. */
 #define MARKS(symbol, per_thread, parameters, ...)                                          \
@@ -26,7 +27,8 @@ static void flush_what_is_withheld(void)
         ag_replay_flush_all(AG_FLUSH_CALL);
 }
 
-/* A graph of the program's, by the driver's function `way`: the first time may be measured. */
+/* A graph of the program's, by the driver's function `way`: the first time may be measured. It takes
+ * memory of the device then, and runs nothing where there is none. */
 static CUresult launch(CUresult (*way)(CUgraphExec exec, CUstream stream), CUgraphExec exec,
                        CUstream stream)
 {
@@ -35,6 +37,10 @@ static CUresult launch(CUresult (*way)(CUgraphExec exec, CUstream stream), CUgra
 
     ag_app_graphs_launching(&span, exec);
     result = way(exec, stream);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && ag_pressure_relieve_for_call(NULL)) {
+        ag_app_graphs_relieved(&span);
+        result = way(exec, stream);
+    }
     ag_app_graphs_launched(&span);
     return result;
 }

@@ -10,6 +10,8 @@
  *     churn full             the first launch of a kernel when the card is nearly full
  *     churn was-full         likewise, when it was full before
  *     churn full-elsewhere   memory of a full card, asked for with another's context or none current
+ *     churn full-slabs       the first launch when small blocks have filled it
+ *     churn full-graph       the first launch of a graph on a full card
  *     churn destroy          the primary context is not destroyed like another
  *     churn waits            an allocation while a kernel waits for the host */
 #include <pthread.h>
@@ -318,6 +320,57 @@ static void full_elsewhere(void)
     }
 }
 
+/* Small blocks fill the card up to what a free keeps of it. */
+static void full_of_slabs(void)
+{
+    size_t left, total;
+    CUdeviceptr p;
+
+    OK(cuMemFree(get(64)));
+    OK(cuMemFree(get(64)));
+    (void)get(20 * MIB);
+    OK(cuMemFree(get(12 * MIB)));
+    OK(cuMemGetInfo(&left, &total));
+    p = get(64);
+    for (; left >= 14 * MIB; left -= 4 * KIB)
+        (void)get(4 * KIB);
+    launch_fill(NULL, p, 4, 7);
+    say("%u wrong", count_wrong(p, 4, 7));
+}
+
+/* The driver uploads it then. */
+static void full_graph(void)
+{
+    const CUmemAllocationProp shape = {CU_MEM_ALLOCATION_TYPE_PINNED,
+                                       .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+    CUmemGenericAllocationHandle handle;
+    CUstream stream;
+    CUgraphExec exec;
+    CUgraph graph;
+    CUdeviceptr p;
+    size_t left, total;
+
+    OK(cuMemFree(get(64)));
+    OK(cuMemFree(get(64)));
+    (void)get(20 * MIB);
+    OK(cuMemFree(get(12 * MIB)));
+    p = get(64);
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    launch_fill(stream, p, 4, 7);
+    OK(cuStreamSynchronize(stream));
+    OK(cuMemGetInfo(&left, &total));
+    for (; left >= 14 * MIB; left -= 2 * MIB)
+        OK(cuMemCreate(&handle, 2 * MIB, &shape, 0));
+    OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    for (unsigned i = 0; i < 8; i++)
+        launch_fill(stream, p, 4, 7 + i);
+    OK(cuStreamEndCapture(stream, &graph));
+    OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+    SAY_CODE("launched", cuGraphLaunch(exec, stream));
+    OK(cuStreamSynchronize(stream));
+    say("%u wrong", count_wrong(p, 4, 14));
+}
+
 /* The driver refuses, and nothing else changes. */
 static void destroy_primary(void)
 {
@@ -365,6 +418,10 @@ int main(int argc, char **argv)
         full();
     else if (!strcmp(what, "full-elsewhere"))
         full_elsewhere();
+    else if (!strcmp(what, "full-slabs"))
+        full_of_slabs();
+    else if (!strcmp(what, "full-graph"))
+        full_graph();
     else if (!strcmp(what, "destroy"))
         destroy_primary();
     else if (!strcmp(what, "was-full"))

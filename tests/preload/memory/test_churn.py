@@ -131,7 +131,9 @@ class Churn(Case):
             self.assertEqual(result.report()['cache']['blocks_returned'], 0)
         # A pool that was asked for gives back only what it has whole.
         self.same([COMMAND, 'was-full'], [{}, soon(1)], settings=room)
+        self.same([COMMAND, 'full-slabs'], [{}], settings=room)
         self.same([COMMAND, 'full-elsewhere'], [{}], settings={'SIM_MEMORY': '64MiB', 'SIM_DEVICES': '2'})
+        self.same([COMMAND, 'full-graph'], [{}], settings={'SIM_MEMORY': '64MiB', 'SIM_UPLOAD': '1MiB'})
 
     def test_the_primary_context_is_not_destroyed(self):
         self.same([COMMAND, 'destroy'], [{}, {'ALLOGRAFT_POLICY': 'pool'}, soon(1)])
