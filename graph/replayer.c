@@ -101,12 +101,13 @@ static bool enter_context(const struct ag_stream *stream, bool *ret_pushed)
 
 static void flush(struct ag_stream *stream, enum ag_flush why)
 {
-    /* The stream's owner may be blocked inside the driver by a full queue, until this thread's call
-     * lets the device go on (it writes a value that a kernel polls, say). So a call waits for the
-     * owner without bound only if it would wait for that work anyhow, or must come after it. When
-     * the process ends, the owner ends with it. */
+    /* The owner may be blocked inside the driver by a full queue, until this thread's call lets the
+     * device go on (by a value that a kernel polls). So a call waits without bound only if it would
+     * anyhow, must come after that work, or has submitted it. At exit it ends with the process. */
     bool ends = why == AG_FLUSH_END && atomic_load_explicit(&is_last, memory_order_relaxed);
-    uint64_t timeout = why == AG_FLUSH_CALL || ends ? AG_OWNER_TIMEOUT_NS : UINT64_MAX;
+    bool others =
+        atomic_load_explicit(&stream->last_thread, memory_order_relaxed) != ag_stream_thread();
+    uint64_t timeout = (why == AG_FLUSH_CALL && others) || ends ? AG_OWNER_TIMEOUT_NS : UINT64_MAX;
     bool pushed = false;
 
     if (!ag_stream_own_within(stream, timeout))
@@ -132,9 +133,8 @@ static void visit(struct ag_stream *stream, void *data)
         return;
     if (which->thread && atomic_load_explicit(&stream->last_thread, relaxed) != which->thread)
         return;
-    if (which->legacy && !atomic_load_explicit(&stream->id.is_legacy, relaxed))
-        return;
-    if (which->blocking && !atomic_load_explicit(&stream->id.is_blocking, relaxed))
+    if ((which->legacy && !atomic_load_explicit(&stream->id.is_legacy, relaxed)) ||
+        (which->blocking && !atomic_load_explicit(&stream->id.is_blocking, relaxed)))
         return;
     flush(stream, which->why);
 }
