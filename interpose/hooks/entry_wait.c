@@ -27,8 +27,8 @@ static void flush_what_is_withheld(void)
         ag_replay_flush_all(AG_FLUSH_CALL);
 }
 
-/* A graph of the program's, by the driver's function `way`: the first time may be measured. It takes
- * memory of the device then, and runs nothing where there is none. */
+/* A graph of the program's, by the driver's function `way`: the first time may be measured. Then it
+ * takes memory of the device, and runs nothing where there is none. */
 static CUresult launch(CUresult (*way)(CUgraphExec exec, CUstream stream), CUgraphExec exec,
                        CUstream stream)
 {

@@ -9,7 +9,7 @@
  *     churn too-large        blocks where the cache has only much larger ones
  *     churn full             the first launch of a kernel when the card is nearly full
  *     churn was-full         likewise, when it was full before
- *     churn full-elsewhere   memory of a full card, asked for with another's context or none current
+ *     churn full-elsewhere   memory of a full card, another's context current or none
  *     churn full-slabs       the first launch when small blocks have filled it
  *     churn full-graph       the first launch of a graph on a full card
  *     churn destroy          the primary context is not destroyed like another
