@@ -410,6 +410,16 @@ static void leave_room(struct ag_context *context, size_t bytes)
         give_back_for_good(context, ag_cache_evict(&context->cache, missing));
 }
 
+static CUresult take_with_room_left(struct ag_context *context, struct ag_mem_desc desc,
+                                    size_t bytes, struct ag_block **ret_block)
+{
+    CUresult result = take_from_driver(context, desc, bytes, ret_block);
+
+    if (result == CUDA_SUCCESS && ag_mem_desc_is_on_device(desc))
+        leave_room(context, bytes);
+    return result;
+}
+
 /* A fresh slab and its first piece. */
 static CUresult begin_slab(struct ag_context *context, struct ag_mem_desc desc, size_t size,
                            struct ag_slab_piece *piece)
@@ -420,9 +430,7 @@ static CUresult begin_slab(struct ag_context *context, struct ag_mem_desc desc, 
     if (!whole) {
         if (desc.source == AG_SOURCE_CACHED)
             ag_churn_missed(&context->device->churn, AG_SLAB_BYTES);
-        result = take_from_driver(context, desc, AG_SLAB_BYTES, &whole);
-        if (result == CUDA_SUCCESS && ag_mem_desc_is_on_device(desc))
-            leave_room(context, AG_SLAB_BYTES);
+        result = take_with_room_left(context, desc, AG_SLAB_BYTES, &whole);
     }
     if (result != CUDA_SUCCESS) {
         ag_slab_failed(piece);
@@ -498,10 +506,7 @@ static CUresult take_fresh(struct ag_context *context, struct ag_mem_desc desc, 
     ag_stats_add(AG_STAT_CACHE_MISS, 1);
     if (desc.source == AG_SOURCE_CACHED)
         ag_churn_missed(&context->device->churn, size);
-    result = take_from_driver(context, desc, size, ret_block);
-    if (result == CUDA_SUCCESS && ag_mem_desc_is_on_device(desc))
-        leave_room(context, size);
-    return result;
+    return take_with_room_left(context, desc, size, ret_block);
 }
 
 /* The same, of `size` bytes (from size_of_block), from the cache if it has one. */

@@ -1,7 +1,6 @@
 /* Hooks of calls that take memory of the device for what is no allocation of ours. What counts
  * against ALLOGRAFT_LIMIT is counted. */
 #include "interpose/hooks/entry_retry.h"
-#include "policy/app/app_graphs.h"
 #include "policy/budget.h"
 #include "policy/contexts/context.h"
 #include "policy/inject.h"
@@ -44,14 +43,6 @@ static CUresult begin(struct ag_app_graphs_span *span, CUresult refusal)
     return refusal;
 }
 
-static bool may_try_again(const struct ag_app_graphs_span *span, CUresult result)
-{
-    if (result != CUDA_ERROR_OUT_OF_MEMORY || !ag_pressure_relieve_for_call(NULL))
-        return false;
-    ag_app_graphs_relieved(span);
-    return true;
-}
-
 #define INSTANTIATES_UNLESS(refusal, symbol, parameters, ...) \
     AG_ENTRY CUresult symbol parameters                       \
     {                                                         \
@@ -63,7 +54,7 @@ static bool may_try_again(const struct ag_app_graphs_span *span, CUresult result
         if (result != CUDA_SUCCESS)                           \
             return ag_entry_leave(result);                    \
         result = ag_cu.symbol(__VA_ARGS__);                   \
-        if (may_try_again(&span, result))                     \
+        if (ag_entry_tries_graph_again(&span, result))        \
             result = ag_cu.symbol(__VA_ARGS__);               \
         ag_app_graphs_instantiated(&span, exec, result);      \
         return ag_entry_leave(result);                        \

@@ -5,6 +5,7 @@
 
 #include "interpose/driver/driver.h"
 #include "interpose/hooks/entry.h"
+#include "policy/app/app_graphs.h"
 #include "policy/pressure.h"
 
 /* `before`: statements before the first call; `after`: what is returned, in terms of `result`. */
@@ -20,5 +21,15 @@
             result = ag_cu.symbol(__VA_ARGS__);                                       \
         return ag_entry_leave(after);                                                 \
     }
+
+/* The same for calls that measure a graph. */
+static inline bool ag_entry_tries_graph_again(const struct ag_app_graphs_span *span,
+                                              CUresult result)
+{
+    if (result != CUDA_ERROR_OUT_OF_MEMORY || !ag_pressure_relieve_for_call(NULL))
+        return false;
+    ag_app_graphs_relieved(span);
+    return true;
+}
 
 #endif

@@ -1,8 +1,7 @@
 /* Hooks of events, waits, and frees that wait: withheld work is submitted before an event is
  * recorded behind it or the host waits for it. These calls are never withheld themselves. */
 #include "interpose/hooks/entry_replay.h"
-#include "policy/app/app_graphs.h"
-#include "policy/pressure.h"
+#include "interpose/hooks/entry_retry.h"
 
 /* Of its stream alone; what the legacy stream means for it is the replayer's business. */
 #define MARKS(symbol, per_thread, parameters, ...)                                          \
@@ -37,10 +36,8 @@ static CUresult launch(CUresult (*way)(CUgraphExec exec, CUstream stream), CUgra
 
     ag_app_graphs_launching(&span, exec);
     result = way(exec, stream);
-    if (result == CUDA_ERROR_OUT_OF_MEMORY && ag_pressure_relieve_for_call(NULL)) {
-        ag_app_graphs_relieved(&span);
+    if (ag_entry_tries_graph_again(&span, result))
         result = way(exec, stream);
-    }
     ag_app_graphs_launched(&span);
     return result;
 }
