@@ -522,10 +522,10 @@ static CUresult take(struct ag_context *context, struct ag_mem_desc desc, size_t
 static CUresult take_after_relief(struct ag_context *context, struct ag_mem_desc desc, size_t bytes,
                                   struct ag_block **ret_block)
 {
-    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult result;
 
-    if (ag_pressure_relieve(context->device))
-        result = take_from_driver(context, desc, bytes, ret_block);
+    ag_pressure_relieve(context->device);
+    result = take_from_driver(context, desc, bytes, ret_block);
     if (result == CUDA_SUCCESS)
         ag_trace_step(AG_STAT_LADDER_RETRY, context->device->ordinal, bytes);
     return result;
@@ -639,8 +639,10 @@ static CUresult allocate_unseen(CUdeviceptr *ret_address, size_t bytes, struct a
 {
     CUresult result = ag_cu.cuMemAlloc_v2(ret_address, bytes);
 
-    if (result == CUDA_ERROR_OUT_OF_MEMORY && ag_pressure_relieve(context->device))
+    if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+        ag_pressure_relieve(context->device);
         result = ag_cu.cuMemAlloc_v2(ret_address, bytes);
+    }
     ag_stats_add(AG_STAT_FALLBACK_NO_METADATA, 1);
     ag_stats_add(AG_STAT_PASSED, 1);
     return result;

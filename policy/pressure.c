@@ -169,7 +169,7 @@ static void give_up_cached(struct ag_context *context, void *data)
     ag_trace_step(AG_STAT_LADDER_CACHE, context->device->ordinal,
                   room->bytes == UINT64_MAX ? 0 : room->bytes);
     blocks = ag_backend_release(context, ag_cache_evict(&context->cache, room->bytes), timeout());
-    if (blocks && !ag_capture_is_open()) {
+    if (blocks) {
         atomic_store_explicit(&timed_out, true, memory_order_relaxed);
         ag_trace_step(AG_STAT_LADDER_IN_VAIN, context->device->ordinal, 0);
     }
@@ -184,7 +184,7 @@ bool ag_pressure_make_room(struct ag_device *device, size_t bytes)
     uint64_t taken = atomic_load_explicit(&device->taken, memory_order_relaxed);
     struct room room = {device, bytes};
 
-    if (device->limit == UINT64_MAX || bytes > ag_budget_left(device) || ag_capture_is_open())
+    if (device->limit == UINT64_MAX || bytes > ag_budget_left(device))
         return false;
     if (taken < device->limit)
         room.bytes -= device->limit - taken < room.bytes ? device->limit - taken : room.bytes;
@@ -192,21 +192,27 @@ bool ag_pressure_make_room(struct ag_device *device, size_t bytes)
     return true;
 }
 
-bool ag_pressure_relieve(struct ag_device *device)
+static void trim(struct ag_device *device)
+{
+    CUstreamCaptureMode previous = ag_capture_relax();
+
+    ag_pool_trim(device);
+    ag_app_pools_trim(device);
+    ag_capture_restore(previous);
+}
+
+void ag_pressure_relieve(struct ag_device *device)
 {
     struct room room = {device, UINT64_MAX};
 
-    if (ag_capture_is_open())
-        return false;
-    (void)ag_guard_relieve(device);
+    if (!ag_capture_is_open()) /* what is guarded is read first */
+        (void)ag_guard_relieve(device);
     ag_context_each(give_up_cached, &room);
     wait_for_frees(AG_STAT_WAITED_PRESSURE);
-    ag_pool_trim(device);
-    ag_app_pools_trim(device);
+    trim(device);
     if (device->limit == UINT64_MAX && !device->is_integrated)
         set_tight(device, true); /* by the call that is to follow */
     ag_trace_step(AG_STAT_LADDER_TRIM, device->ordinal, 0);
-    return true;
 }
 
 bool ag_pressure_relieve_for_call(struct ag_device *device)
@@ -215,8 +221,9 @@ bool ag_pressure_relieve_for_call(struct ag_device *device)
 
     if (context)
         device = context->device;
-    if (!device || !ag_pressure_relieve(device))
+    if (!device)
         return false;
+    ag_pressure_relieve(device);
     ag_trace_step(AG_STAT_LADDER_OTHER, device->ordinal, 0);
     return true;
 }

@@ -50,11 +50,11 @@ void ag_pressure_wait_for_frees(void);
  * when it is worth another try. */
 bool ag_pressure_make_room(struct ag_device *device, size_t bytes);
 
-/* Empties the caches of `device`, waits for pending frees, trims its pools. True when a failed
- * allocation is worth another try. Nothing is done, and false returned, in a capture. */
-bool ag_pressure_relieve(struct ag_device *device);
+/* Empties the caches of `device`, waits for pending frees, trims its pools: a failed allocation is
+ * worth another try. */
+void ag_pressure_relieve(struct ag_device *device);
 /* The same after another call failed that takes memory of `device`; NULL: of the device of the
- * calling thread's context. */
+ * calling thread's context, and false if there is none. */
 bool ag_pressure_relieve_for_call(struct ag_device *device);
 
 #endif

@@ -138,11 +138,13 @@ static struct ag_block *joined(struct ag_block *first, struct ag_block *second)
     return first;
 }
 
-/* What of the list must stay, for the driver's wait would be too long. */
+/* What of the list must stay, for the driver's wait would be too long. In a capture nothing tells
+ * how long that is. */
 static struct ag_block *hold_back(struct ag_context *context, struct ag_block **blocks,
                                   uint64_t timeout_ns)
 {
-    struct ag_block *singles = timeout_ns == UINT64_MAX ? NULL : take_singles(blocks);
+    bool unbounded = timeout_ns == UINT64_MAX || ag_capture_is_open();
+    struct ag_block *singles = unbounded ? NULL : take_singles(blocks);
 
     if (!singles || !ag_fence_wait_idle(context, timeout_ns))
         return singles;
@@ -184,19 +186,18 @@ struct ag_block *ag_backend_release(struct ag_context *context, struct ag_block 
                                     uint64_t timeout_ns)
 {
     struct ag_block *held;
-    CUstream stream;
-    bool pushed;
+    struct ag_release to;
 
     blocks = ag_backend_return_pieces(blocks);
     held = hold_back(context, &blocks, timeout_ns);
-    if (!blocks || !ag_private_stream_begin_release(context, &stream, &pushed))
+    if (!blocks || !ag_private_stream_begin_release(context, timeout_ns, &to))
         return joined(held, blocks);
     while (blocks) {
         struct ag_block *block = blocks;
 
         blocks = block->next;
-        release_one(context, block, stream);
+        release_one(context, block, to.stream);
     }
-    ag_private_stream_end_release(pushed);
+    ag_private_stream_end_release(&to);
     return held;
 }

@@ -16,8 +16,8 @@ CUresult ag_backend_allocate(struct ag_context *context, size_t bytes, struct ag
 /* Gives blocks (linked by ->next), whose users are ordered before now, back to where they came
  * from; out of the ledger first. Single allocations go by the driver's own free, which waits for
  * the context: within a call of the program that natively waits for nothing, `timeout_ns` bounds
- * that (else UINT64_MAX). Those that cannot go back now (a capture is open, or the wait was too
- * long) are returned, still in the ledger. */
+ * that (else UINT64_MAX). Those that cannot go back now (the wait was too long) are returned, still
+ * in the ledger. */
 struct ag_block *ag_backend_release(struct ag_context *context, struct ag_block *blocks,
                                     uint64_t timeout_ns);
 

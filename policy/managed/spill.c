@@ -115,8 +115,11 @@ static bool take_room(struct ag_device *device, size_t bytes)
 
     if (bytes > free_bytes && bytes - free_bytes > ag_device_cached(device))
         return false;
-    if (bytes > free_bytes && (!ag_pressure_relieve(device) || bytes > free_on_device(device)))
-        return false;
+    if (bytes > free_bytes) {
+        ag_pressure_relieve(device);
+        if (bytes > free_on_device(device))
+            return false;
+    }
     taken = ag_budget_take(device, bytes);
     if (taken || !ag_pressure_make_room(device, bytes))
         return taken;

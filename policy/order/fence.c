@@ -150,22 +150,27 @@ CUresult ag_fence_wait_context(struct ag_context *context)
     return result;
 }
 
-bool ag_fence_wait_idle(struct ag_context *context, uint64_t timeout_ns)
+CUresult ag_fence_poll(CUevent event, uint64_t timeout_ns)
 {
+    CUstreamCaptureMode previous = ag_capture_relax(); /* a capture may begin meanwhile */
     uint64_t until = ag_clock_after(timeout_ns);
-    enum ag_fence_result placed = ag_fence_place_mark(context);
-    CUstreamCaptureMode previous;
     struct ag_wait wait = {0};
     CUresult result;
 
-    if (placed != AG_FENCE_PLACED)
-        return placed == AG_FENCE_NOT_PLACED;
-    previous = ag_capture_relax(); /* a capture may begin meanwhile */
-    while ((result = ag_cu.cuEventQuery(context->mark.event)) == CUDA_ERROR_NOT_READY &&
+    while ((result = ag_cu.cuEventQuery(event)) == CUDA_ERROR_NOT_READY &&
            ag_wait_for_device_until(&wait, until))
         ;
     ag_capture_restore(previous);
-    return result != CUDA_ERROR_NOT_READY;
+    return result;
+}
+
+bool ag_fence_wait_idle(struct ag_context *context, uint64_t timeout_ns)
+{
+    enum ag_fence_result placed = ag_fence_place_mark(context);
+
+    if (placed != AG_FENCE_PLACED)
+        return placed == AG_FENCE_NOT_PLACED;
+    return ag_fence_poll(context->mark.event, timeout_ns) != CUDA_ERROR_NOT_READY;
 }
 
 static void note_nonblocking(struct ag_context *context, void *unused)

@@ -41,6 +41,8 @@ bool ag_fence_needs_context(struct ag_context *context);
 CUresult ag_fence_wait_everywhere(struct ag_context *context, CUevent event);
 /* The host waits for `event`, also while a capture is open. */
 CUresult ag_fence_wait_on_host(CUevent event);
+/* The same, for `timeout_ns` at most; CUDA_ERROR_NOT_READY after that. */
+CUresult ag_fence_poll(CUevent event, uint64_t timeout_ns);
 /* The host waits for all work of the context by the driver's own wait: for where no event can be
  * placed or waited for. Not while a capture is open. What a native free would return. */
 CUresult ag_fence_wait_context(struct ag_context *context);

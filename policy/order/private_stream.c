@@ -48,43 +48,66 @@ CUresult ag_private_stream_end_alloc(struct ag_context *context, CUstream stream
     return result;
 }
 
-/* The stream waits for the fence of the last ordered free, which comes after all users of the
- * memory, for it was not used since it was freed. It waits for nothing submitted later: that may be
- * waiting for the host, and the host for this memory. Where the host has waited for that fence, or
- * for the frees themselves, nothing is left to wait for. */
-static CUresult wait_for_users(struct ag_context *context)
+/* Where the host has waited for the fence of the last ordered free, or for the frees themselves,
+ * nothing is left to wait for. */
+static bool has_users(struct ag_context *context)
 {
     uint64_t placed = atomic_load_explicit(&context->barrier.placed, memory_order_acquire);
 
-    if (placed <= atomic_load_explicit(&context->host_waited, memory_order_acquire) ||
+    return placed > atomic_load_explicit(&context->host_waited, memory_order_acquire);
+}
+
+/* The stream waits for that fence, which comes after all users of the memory, for it was not used
+ * since it was freed. It waits for nothing submitted later: that may be waiting for the host, and
+ * the host for this memory. */
+static CUresult wait_for_users(struct ag_context *context)
+{
+    if (!has_users(context) ||
         ag_cu.cuStreamWaitEvent(context->free_stream, context->barrier.event, 0) == CUDA_SUCCESS)
         return CUDA_SUCCESS;
     return ag_fence_wait_on_host(context->barrier.event);
 }
 
-bool ag_private_stream_begin_release(struct ag_context *context, CUstream *ret_stream,
-                                     bool *ret_pushed)
+static CUresult wait_for_users_on_host(struct ag_context *context, uint64_t timeout_ns)
 {
+    return has_users(context) ? ag_fence_poll(context->barrier.event, timeout_ns) : CUDA_SUCCESS;
+}
+
+static void leave(const struct ag_release *to)
+{
+    if (to->in_capture)
+        ag_capture_restore(to->mode);
+    else
+        ag_capture_guard_leave();
+}
+
+bool ag_private_stream_begin_release(struct ag_context *context, uint64_t timeout_ns,
+                                     struct ag_release *to)
+{
+    CUresult result;
+
     if (ag_context_init_resources(context) != CUDA_SUCCESS)
         return false;
     ag_watch_place(context); /* enters the guard by itself */
-    if (!ag_capture_guard_enter())
-        return false;
-    if (ag_context_make_current(context, ret_pushed) != CUDA_SUCCESS) {
-        ag_capture_guard_leave();
+    to->in_capture = !ag_capture_guard_enter();
+    if (to->in_capture)
+        to->mode = ag_capture_relax();
+    if (ag_context_make_current(context, &to->pushed) != CUDA_SUCCESS) {
+        leave(to);
         return false;
     }
-    *ret_stream = context->free_stream;
-    if (wait_for_users(context) == CUDA_SUCCESS)
+    to->stream = context->free_stream;
+    result = to->in_capture ? wait_for_users_on_host(context, timeout_ns) : wait_for_users(context);
+    if (result == CUDA_SUCCESS)
         return true;
-    ag_private_stream_end_release(*ret_pushed);
+    ag_private_stream_end_release(to);
     return false;
 }
 
-void ag_private_stream_end_release(bool pushed)
+void ag_private_stream_end_release(const struct ag_release *to)
 {
-    ag_context_restore(pushed);
-    ag_capture_guard_leave();
+    ag_context_restore(to->pushed);
+    leave(to);
 }
 
 static CUresult wait_for(CUstream stream, uint64_t timeout_ns)

@@ -20,12 +20,19 @@ struct ag_context;
 bool ag_private_stream_begin_alloc(struct ag_context *context, CUstream *ret_stream);
 CUresult ag_private_stream_end_alloc(struct ag_context *context, CUstream stream, CUresult result);
 
-/* Around giving memory of `context` back to its pool. begin: the stream to free it on, which comes
- * after the memory's users, and the context is current until the end; false while a capture is
- * open, and then there is no end. */
-bool ag_private_stream_begin_release(struct ag_context *context, CUstream *ret_stream,
-                                     bool *ret_pushed);
-void ag_private_stream_end_release(bool pushed);
+/* Around giving memory of `context` back. begin: to->stream is the one to free it on in stream
+ * order, which comes after the memory's users, and the context is current until the end. While a
+ * capture is open the host waits for those users, for `timeout_ns` at most, as a free that the
+ * driver would let wait may not do so then. False if that was too long, or the driver refused: then
+ * there is no end. */
+struct ag_release {
+    CUstream stream;
+    bool pushed, in_capture;
+    CUstreamCaptureMode mode; /* of the thread before */
+};
+bool ag_private_stream_begin_release(struct ag_context *context, uint64_t timeout_ns,
+                                     struct ag_release *to);
+void ag_private_stream_end_release(const struct ag_release *to);
 
 /* The host waits until what was allocated and released so far has taken effect, for `timeout_ns` at
  * most (UINT64_MAX: for ever); CUDA_ERROR_NOT_READY after that. */

@@ -1,6 +1,6 @@
 /*
- * A card that was full: when some of it has been freed, a kernel finds the memory for its stack.
- * What the driver says of each step is printed.
+ * A card that was full: what has been freed of it can be had again while a stream is captured, and
+ * a kernel finds the memory for its stack. What the driver says of each step is printed.
  */
 #include "tests/gpu/replay/graph.h"
 
@@ -12,12 +12,59 @@ __global__ void deep(unsigned *word, unsigned depth)
     *word = descend(depth, 1);
 }
 
+/* What many pieces were, in one, by a thread in relaxed mode: as PyTorch's allocator asks. */
+static void ask_in_capture(cudaStreamCaptureMode mode, unsigned *word, size_t bytes)
+{
+    cudaStreamCaptureMode relaxed = cudaStreamCaptureModeRelaxed;
+    cudaStream_t stream;
+    cudaGraph_t graph = nullptr;
+    char *large = nullptr;
+
+    OK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    OK(cudaStreamBeginCapture(stream, mode));
+    deep<<<1, 1, 0, stream>>>(word, 1);
+    OK(cudaThreadExchangeStreamCaptureMode(&relaxed));
+    printf("asked: %d\n", cudaMalloc(&large, bytes));
+    OK(cudaThreadExchangeStreamCaptureMode(&relaxed));
+    printf("ended: %d\n", cudaStreamEndCapture(stream, &graph));
+    OK(cudaMemset(large, 7, bytes));
+    OK(cudaFree(large));
+    OK(cudaGraphDestroy(graph));
+    OK(cudaStreamDestroy(stream));
+}
+
+/* Of a card that is full but for some pieces, where others have been freed. */
+static void ask_in_captures(std::vector<unsigned *> &pieces)
+{
+    size_t free_bytes, total_bytes;
+    unsigned *piece;
+
+    OK(cudaMemGetInfo(&free_bytes, &total_bytes));
+    for (size_t left = free_bytes / piece_bytes; left > n_freed; left--) {
+        OK(cudaMalloc(&piece, piece_bytes));
+        pieces.push_back(piece);
+    }
+    for (int turn = 0; turn < 2; turn++) {
+        for (size_t i = 0; i < n_freed; i++) {
+            OK(cudaFree(pieces.back()));
+            pieces.pop_back();
+        }
+        ask_in_capture(turn ? cudaStreamCaptureModeRelaxed : cudaStreamCaptureModeGlobal, pieces[0],
+                       (2 * n_freed - 4) * piece_bytes);
+        for (size_t i = 0; i < n_freed; i++) {
+            OK(cudaMalloc(&piece, piece_bytes));
+            pieces.push_back(piece);
+        }
+    }
+}
+
 int main()
 {
     std::vector<unsigned *> pieces;
     unsigned *piece, word = 0;
 
     OK(cudaFree(nullptr)); /* makes the context */
+    ask_in_captures(pieces);
     while (cudaMalloc(&piece, piece_bytes) == cudaSuccess)
         pieces.push_back(piece);
     (void)cudaGetLastError();

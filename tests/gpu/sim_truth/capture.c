@@ -128,6 +128,14 @@ static CUresult ask_pool_attribute(void)
     return code ? code : D(cuMemPoolGetAttribute)(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &value);
 }
 
+static CUresult ask_pool_trim(void)
+{
+    CUmemoryPool pool;
+    CUresult code = D(cuDeviceGetDefaultMemPool)(&pool, 0);
+
+    return code ? code : D(cuMemPoolTrimTo)(pool, 0);
+}
+
 static CUresult ask_pointer_attribute(void)
 {
     int value;
@@ -220,6 +228,7 @@ void group_capture_memory(void)
     capture_line("R610", "in a capture, cuModuleLoadData", ask_module, false);
     capture_line("R611", "in a capture, cuMemcpyHtoD", ask_copy, false);
     capture_line("R612", "in a capture, cuMemsetD8", ask_memset, false);
+    capture_line("R613", "in a capture, cuMemPoolTrimTo", ask_pool_trim, false);
 }
 
 void group_capture_waits(void)

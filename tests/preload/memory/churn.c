@@ -12,6 +12,7 @@
  *     churn full-elsewhere   memory of a full card, another's context current or none
  *     churn full-slabs       the first launch when small blocks have filled it
  *     churn full-graph       the first launch of a graph on a full card
+ *     churn full-capture     memory of a full card while a stream is captured
  *     churn destroy          the primary context is not destroyed like another
  *     churn waits            an allocation while a kernel waits for the host */
 #include <pthread.h>
@@ -371,6 +372,62 @@ static void full_graph(void)
     say("%u wrong", count_wrong(p, 4, 14));
 }
 
+struct asked {
+    CUcontext context;
+    CUdeviceptr p;
+    CUresult code;
+};
+
+static void *ask_for_more(void *data)
+{
+    struct asked *asked = data;
+
+    OK(cuCtxSetCurrent(asked->context));
+    asked->code = cuMemAlloc(&asked->p, 80 * MIB);
+    return NULL;
+}
+
+/* By the thread that captures, in the modes that allow it, and by another one. What was freed has
+ * users that run. */
+static void full_in_capture(void)
+{
+    static const CUstreamCaptureMode modes[] = {
+        CU_STREAM_CAPTURE_MODE_GLOBAL, CU_STREAM_CAPTURE_MODE_RELAXED,
+        CU_STREAM_CAPTURE_MODE_RELAXED, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL};
+    struct asked asked;
+    CUdeviceptr stays, p;
+    CUstream stream, other;
+    pthread_t thread;
+    CUgraph graph;
+
+    begin_churn();
+    OK(cuCtxGetCurrent(&asked.context));
+    stays = get(64 * MIB);
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    OK(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+    for (unsigned way = 0; way < 4; way++) {
+        p = get(32 * MIB);
+        launch_fill(other, p, (unsigned)(32 * MIB / 4), way);
+        OK(cuMemFree(p));
+        OK(cuStreamBeginCapture(stream, modes[way]));
+        launch_fill(stream, stays, 4, 7 + way);
+        if (way == 1)
+            (void)ask_for_more(&asked);
+        else
+            pthread_create(&thread, NULL, ask_for_more, &asked);
+        if (way != 1)
+            pthread_join(thread, NULL);
+        SAY_CODE("asked", asked.code);
+        SAY_CODE("ended", cuStreamEndCapture(stream, &graph));
+        if (asked.code == CUDA_SUCCESS) {
+            launch_fill(other, asked.p, (unsigned)(80 * MIB / 4), 3);
+            OK(cuStreamSynchronize(other));
+            say("wrong: %u", count_wrong(asked.p, (unsigned)(80 * MIB / 4), 3));
+            OK(cuMemFree(asked.p));
+        }
+    }
+}
+
 /* The driver refuses, and nothing else changes. */
 static void destroy_primary(void)
 {
@@ -422,6 +479,8 @@ int main(int argc, char **argv)
         full_of_slabs();
     else if (!strcmp(what, "full-graph"))
         full_graph();
+    else if (!strcmp(what, "full-capture"))
+        full_in_capture();
     else if (!strcmp(what, "destroy"))
         destroy_primary();
     else if (!strcmp(what, "was-full"))

@@ -135,6 +135,14 @@ class Churn(Case):
         self.same([COMMAND, 'full-elsewhere'], [{}], settings={'SIM_MEMORY': '64MiB', 'SIM_DEVICES': '2'})
         self.same([COMMAND, 'full-graph'], [{}], settings={'SIM_MEMORY': '64MiB', 'SIM_UPLOAD': '1MiB'})
 
+    def test_a_card_that_is_full_in_a_capture(self):
+        for settings in ({}, {'ALLOGRAFT_POLICY': 'pool'}, {'ALLOGRAFT_FREE': 'ordered'}, soon(1)):
+            for _, result in self.same([COMMAND, 'full-capture'], [settings], settings={'SIM_MEMORY': '160MiB'}):
+                self.assertGreater(result.report()['pressure']['trimmed'], 0)
+        # As on a card of that size.
+        limited = preloaded([COMMAND, 'full-capture'], {'SIM_MEMORY': '1GiB', 'ALLOGRAFT_LIMIT': '160MiB'})
+        self.assertEqual(limited.out.count('asked: 0'), 3)
+
     def test_the_primary_context_is_not_destroyed(self):
         self.same([COMMAND, 'destroy'], [{}, {'ALLOGRAFT_POLICY': 'pool'}, soon(1)])
 

@@ -64,9 +64,7 @@ CUresult room_asked(struct world *w, CUresult result, unsigned context, size_t b
         say(w, "%zu bytes refused that could have been spilled", bytes);
     if (!self.bytes || w->traits->n_threads > 1)
         return result;
-    /* Beside a capture what is freed may be kept until that closes. */
-    if (result == CUDA_ERROR_OUT_OF_MEMORY && !w->capture.open &&
-        live_bytes(w, device, true) + bytes <= self.bytes / 2)
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && live_bytes(w, device, true) + bytes <= self.bytes / 2)
         say(w, "%zu bytes refused though %zu of %zu were in use", bytes,
             live_bytes(w, device, true), self.bytes);
     if (result == CUDA_SUCCESS && live_bytes(w, device, false) > self.bytes)

@@ -617,6 +617,10 @@ CUresult cuMemPoolDestroy(CUmemoryPool pool)
 CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep)
 {
     SIM_ENTER(SIM_NEEDS_INIT);
+    CUresult refused = sim_capture_check(NULL, SIM_CAPTURE_UNSAFE);
+
+    if (refused != CUDA_SUCCESS)
+        return refused;
     if (!sim_pool_ok(pool))
         return CUDA_ERROR_INVALID_VALUE;
     (void)release(pool, keep);
