@@ -27,6 +27,7 @@
 #include "interpose/report/trace/trace.h"
 #include "policy/contexts/context.h"
 #include "policy/order/capture.h"
+#include "policy/order/fence.h"
 
 static struct {
     struct ag_history_limits limits;
@@ -243,20 +244,25 @@ static void release(struct ag_stream *stream, uint32_t from, CUstream handle)
           began);
 }
 
-/* The handle to which the calling thread can submit: the stream's, or its proxy; NULL: none. */
+/* Once something is withheld, another thread may have to submit it: nothing may be missing then. */
+static bool has_proxy(struct ag_stream *stream)
+{
+    return (stream->proxy.stream ||
+            ag_cu.cuStreamCreate(&stream->proxy.stream, CU_STREAM_DEFAULT) == CUDA_SUCCESS) &&
+           (stream->proxy.before ||
+            ag_cu.cuEventCreate(&stream->proxy.before, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS) &&
+           (stream->proxy.behind ||
+            ag_cu.cuEventCreate(&stream->proxy.behind, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS);
+}
+
+/* The handle to which the calling thread can submit: the stream's, or its proxy. */
 static CUstream target(struct ag_stream *stream)
 {
     if (!stream->id.thread || stream->id.thread == ag_stream_thread())
         return stream->id.handle;
-    if (!stream->proxy.stream &&
-        ag_cu.cuStreamCreate(&stream->proxy.stream, CU_STREAM_DEFAULT) != CUDA_SUCCESS)
-        return NULL;
-    if (!stream->proxy.behind &&
-        ag_cu.cuEventCreate(&stream->proxy.behind, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
-        return NULL;
     if (!stream->proxy.pending &&
         ag_cu.cuStreamWaitEvent(stream->proxy.stream, stream->proxy.before, 0) != CUDA_SUCCESS)
-        return NULL;
+        (void)ag_fence_wait_on_host(stream->proxy.before);
     return stream->proxy.stream;
 }
 
@@ -305,10 +311,6 @@ void ag_segment_submit(struct ag_stream *stream)
     if (stream->segment.mode != AG_SEGMENT_HOLDING)
         return;
     handle = target(stream);
-    if (!handle) {
-        ag_log_warn("withheld work of another thread's handle could not be submitted yet");
-        return;
-    }
     ag_stats_add(AG_STAT_REPLAY_WITHHELD, stream->segment.n_ops); /* withheld as a whole */
     while (node->depth && !node->graphs)
         node = node->parent;
@@ -341,13 +343,10 @@ bool ag_segment_hold(struct ag_stream *stream)
 {
     if (!ag_watchdog_wake() || !is_sound(stream))
         return false;
-    if (stream->id.thread) {
-        if (!stream->proxy.before &&
-            ag_cu.cuEventCreate(&stream->proxy.before, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
-            return false;
-        if (ag_cu.cuEventRecord(stream->proxy.before, stream->id.handle) != CUDA_SUCCESS)
-            return false;
-    }
+    if (stream->id.thread &&
+        (!has_proxy(stream) ||
+         ag_cu.cuEventRecord(stream->proxy.before, stream->id.handle) != CUDA_SUCCESS))
+        return false;
     stream->segment.mode = AG_SEGMENT_HOLDING;
     atomic_fetch_add_explicit(&stream->epoch, 1, memory_order_relaxed);
     ag_stream_set_open(stream, true);
@@ -552,8 +551,6 @@ void ag_segment_end(struct ag_stream *stream, bool flushed, enum ag_flush why)
     if (segment->mode == AG_SEGMENT_HOLDING && flushed)
         ag_segment_note_flush(stream, why);
     ag_segment_submit(stream);
-    if (segment->mode == AG_SEGMENT_HOLDING)
-        return; /* it could not be submitted, and stays withheld */
     note_eager(stream);
     if (segment->n_ops && segment->node && !segment->spoiled)
         learn(stream);

@@ -15,6 +15,7 @@
 #include "policy/contexts/context.h"
 #include "policy/managed/kernel_params.h"
 #include "policy/order/capture.h"
+#include "policy/order/fence.h"
 #include "tests/common/check.h"
 
 struct ag_driver ag_cu;
@@ -270,6 +271,12 @@ CUstreamCaptureMode ag_capture_relax(void)
 void ag_capture_restore(CUstreamCaptureMode previous)
 {
     (void)previous;
+}
+
+CUresult ag_fence_wait_on_host(CUevent event)
+{
+    (void)event;
+    return CUDA_SUCCESS;
 }
 
 const char *ag_driver_error_name(CUresult result)

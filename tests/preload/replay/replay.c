@@ -706,6 +706,31 @@ static void unloading(void)
     tell("changed");
 }
 
+static void *unload_steps(void *unused)
+{
+    (void)unused;
+    OK(cuCtxSetCurrent(shared_context));
+    OK(cuModuleUnload(module_of_steps));
+    return NULL;
+}
+
+/* By another thread, while this one has work outstanding on its own stream. */
+static void unloading_by_another(void)
+{
+    pthread_t thread;
+
+    OK(cuCtxGetCurrent(&shared_context));
+    for (unsigned turn = 0; turn < 6; turn++) {
+        iterations(CU_STREAM_PER_THREAD, 5);
+        part_of_iteration(CU_STREAM_PER_THREAD, 7, 0, 7);
+        OK(pthread_create(&thread, NULL, unload_steps, NULL));
+        OK(pthread_join(thread, NULL));
+        load_steps(turn % 2);
+        OK(cuStreamSynchronize(CU_STREAM_PER_THREAD));
+        tell("unloaded");
+    }
+}
+
 /* A graph does not know of a stack that is larger since. */
 static void going_deeper(void)
 {
@@ -1071,6 +1096,7 @@ static const struct {
     {"polling", polling},
     {"spinning", spinning},
     {"unloading", unloading},
+    {"unloading-by-another", unloading_by_another},
     {"streams", streams_again},
     {"contexts", contexts_again},
     {"allocating", allocating},

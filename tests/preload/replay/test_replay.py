@@ -86,6 +86,12 @@ class Replay(Case):
                     self.assertGreater(failed, 0)
                     self.assertLessEqual(failed, 3 * segments)
 
+    def test_no_stream_to_be_had(self):
+        # A per-thread stream withholds only what another thread could submit.
+        for settings in ({}, {'SIM_FAIL': 'cuStreamCreate:0:2'}):
+            for _, result in self.part('unloading-by-another', variants=[HELD], settings=settings):
+                self.assertEqual(bool(result.report()['replay']['withheld']), not settings)
+
     def test_staged(self):
         for _, result in self.part('uploads', variants=[HELD]):
             replay = self.replayed(result)
