@@ -36,6 +36,8 @@
 #include "policy/pressure.h"
 #include "policy/slab.h"
 
+static const CUdeviceptr nowhere = 1; /* an address that no memory has */
+
 enum found {
     FOUND_NOTHING, /* not ours: the driver answers */
     FOUND_BLOCK,
@@ -96,6 +98,13 @@ bool ag_answer_redirected(CUdeviceptr address, struct ag_block_seen *ret_copy)
 
     return address && look(address, ret_copy, &offset) && ret_copy->state == AG_BLOCK_LIVE &&
            !is_as_native(ret_copy) && offset < ret_copy->requested;
+}
+
+CUdeviceptr ag_answer_known(CUdeviceptr address)
+{
+    struct ag_block_seen block;
+
+    return find(address, &block) == FOUND_FREED ? nowhere : address;
 }
 
 /* Nobody gets any of the piece's slab from now on. */
@@ -262,7 +271,6 @@ CUresult ag_answer_attribute(void *data, CUpointer_attribute attribute, CUdevice
 CUresult ag_answer_attributes(unsigned count, CUpointer_attribute *attributes, void **data,
                               CUdeviceptr address)
 {
-    const CUdeviceptr nowhere = 1; /* an address that no memory has */
     struct ag_block_seen block;
     enum found found = find(address, &block);
     CUresult result = ag_cu.cuPointerGetAttributes(count, attributes, data,
@@ -304,5 +312,5 @@ CUresult ag_answer_set_attribute(const void *value, CUpointer_attribute attribut
         return set_of_piece(value, &block);
     }
     ag_answer_note_exported(address);
-    return ag_cu.cuPointerSetAttribute(value, attribute, address);
+    return ag_cu.cuPointerSetAttribute(value, attribute, ag_answer_known(address));
 }

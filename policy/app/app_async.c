@@ -13,6 +13,7 @@
 #include "policy/answers.h"
 #include "policy/app/app_pools.h"
 #include "policy/backends/managed_pool.h"
+#include "policy/backends/private_pool.h"
 #include "policy/budget.h"
 #include "policy/contexts/context.h"
 #include "policy/guard/guard.h"
@@ -314,7 +315,9 @@ CUresult ag_app_free(CUdeviceptr address, CUstream stream, bool per_thread, cons
     bool captured;
     CUresult result;
 
-    if (address && ag_ledger_may_have(address) && ag_ledger_look(address, &block))
+    /* In a capture the driver refuses memory from before it. */
+    if (address && ag_ledger_may_have(address) && ag_ledger_look(address, &block) &&
+        (ag_private_of_thread || !is_captured(stream, per_thread)))
         return ag_free_async(
             address, stream, free_async,
             per_thread ? ag_cu.cuStreamSynchronize_ptsz : ag_cu.cuStreamSynchronize, caller);
@@ -373,6 +376,7 @@ CUresult ag_app_range_handle(void *ret_handle, CUdeviceptr address, size_t size,
 {
     ag_answer_note_exported(address);
     if (!ag_app_is_managed(address))
-        return ag_cu.cuMemGetHandleForAddressRange(ret_handle, address, size, type, flags);
+        return ag_cu.cuMemGetHandleForAddressRange(ret_handle, ag_answer_known(address), size, type,
+                                                   flags);
     return CUDA_ERROR_INVALID_VALUE;
 }

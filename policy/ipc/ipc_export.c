@@ -346,7 +346,7 @@ CUresult ag_ipc_get(CUipcMemHandle *handle, CUdeviceptr address)
         ag_answer_note_exported(address);
     ag_guard_note_shared();
     if (!ours)
-        return ag_cu.cuIpcGetMemHandle(handle, address);
+        return ag_cu.cuIpcGetMemHandle(handle, ag_answer_known(address));
     if (block.guarded && ag_guard_shifts()) {
         ag_stats_add(AG_STAT_FALLBACK_NO_IPC, 1);
         return CUDA_ERROR_INVALID_VALUE; /* the other process would get what lies before it */

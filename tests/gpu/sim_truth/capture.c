@@ -364,6 +364,17 @@ void group_capture_joins(void)
     code = D(cuMemFreeAsync)(p, nonblocking);
     row("R666", "cuMemFreeAsync in a capture of memory from before it", "code %d, end %d", code,
         D(cuStreamEndCapture)(nonblocking, &graph));
+    p = device_memory(4096);
+    OK(D(cuStreamBeginCapture)(nonblocking, CU_STREAM_CAPTURE_MODE_RELAXED));
+    code = D(cuMemFreeAsync)(p, nonblocking);
+    second = D(cuMemFreeAsync)(p + 256, nonblocking);
+    row("R672", "cuMemFreeAsync in a capture of cuMemAlloc memory from before it, and inside it",
+        "codes %d %d, end %d", code, second, D(cuStreamEndCapture)(nonblocking, &graph));
+    p = managed_memory(4096);
+    OK(D(cuStreamBeginCapture)(nonblocking, CU_STREAM_CAPTURE_MODE_RELAXED));
+    code = D(cuMemFreeAsync)(p, nonblocking);
+    row("R673", "cuMemFreeAsync in a capture of managed memory from before it", "code %d, end %d",
+        code, D(cuStreamEndCapture)(nonblocking, &graph));
     OK(D(cuStreamBeginCapture)(nonblocking, CU_STREAM_CAPTURE_MODE_RELAXED));
     code = D(cuMemAllocAsync)(&p, 4096, nonblocking);
     row("R667", "cuMemAllocAsync on the capturing stream", "code %d, end %d", code,

@@ -122,6 +122,32 @@ static void streams_that_go(void)
     SAY_CODE("free", cuMemFree(p));
 }
 
+/* In stream order, on the stream that captures: memory from before is refused, and the capture goes
+ * on. Small blocks, large ones, managed ones. */
+static void in_stream_order(void)
+{
+    static const size_t sizes[] = {100, 70000, (size_t)1 << 20, (size_t)4 << 20};
+    CUstream streams[] = {NULL, CU_STREAM_PER_THREAD};
+    CUdeviceptr p[5];
+    CUgraph graph;
+
+    OK(cuStreamCreate(&streams[0], CU_STREAM_NON_BLOCKING));
+    for (unsigned turn = 0; turn < 4; turn++) {
+        CUstream stream = streams[turn % 2];
+
+        for (unsigned i = 0; i < 4; i++)
+            OK(cuMemAlloc(&p[i], sizes[i]));
+        OK(cuMemAllocManaged(&p[4], 5000, CU_MEM_ATTACH_GLOBAL));
+        OK(begin_capture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+        for (unsigned i = 0; i < 5; i++)
+            SAY_CODE("free", cuMemFreeAsync(p[i], stream));
+        launch_fill(stream, p[turn], 4, turn);
+        SAY_CODE("end", end_capture(stream, &graph));
+        for (unsigned i = 0; i < 5; i++)
+            SAY_CODE("free", cuMemFree(p[i]));
+    }
+}
+
 int main(int argc, char **argv)
 {
     CUstream streams[2];
@@ -131,6 +157,10 @@ int main(int argc, char **argv)
     context = device_open();
     if (argc > 1 && !strcmp(argv[1], "streams")) {
         streams_that_go();
+        return 0;
+    }
+    if (argc > 1 && !strcmp(argv[1], "ordered")) {
+        in_stream_order();
         return 0;
     }
     OK(cuStreamCreate(&streams[0], CU_STREAM_DEFAULT));

@@ -98,6 +98,19 @@ static void say_attributes(CUdeviceptr p, size_t bytes)
     SAY_CODE("behind", cuMemGetAddressRange(&base, &size, p + bytes));
 }
 
+/* To other processes and devices. */
+static void say_given_away(CUdeviceptr p, size_t bytes)
+{
+    CUipcMemHandle handle;
+    unsigned on = 1;
+    int fd;
+
+    SAY_CODE("ipc", cuIpcGetMemHandle(&handle, p));
+    SAY_CODE("sync", cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, p));
+    SAY_CODE("range",
+             cuMemGetHandleForAddressRange(&fd, p, bytes, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0));
+}
+
 static void answers(void)
 {
     static const size_t sizes[] = {100, 5000, 70000, (size_t)4 << 20};
@@ -118,6 +131,11 @@ static void answers(void)
     p = get(512);
     SAY_CODE("in stream order", cuMemFreeAsync(p, NULL));
     SAY_CODE("and again", cuMemFree(p));
+    for (unsigned i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        p = get(sizes[i]);
+        OK(cuMemFree(p));
+        say_given_away(p, sizes[i]);
+    }
 }
 
 /* Freed blocks come back in the order of a stack: the next one of that size would be this. */

@@ -50,6 +50,12 @@ class Order(Case):
                     # Either way no barrier is placed that would end the capture.
                     self.assertGreater(frees['set_aside' if forced else 'drained'], 0)
 
+    def test_freed_in_stream_order_in_a_capture(self):
+        command = [program('preload_capture'), 'ordered']
+        if run(command).status == 77:
+            self.skipTest('this simulated driver cannot capture')
+        self.same(command, variants=EVERY)
+
     def test_streams_destroyed_in_a_capture(self):
         command = [program('preload_capture'), 'streams']
         if run(command).status == 77:
