@@ -1,4 +1,5 @@
 /* Hooks of contexts: which device each belongs to, and whose memory is freed with it. */
+#include "graph/record/copies.h"
 #include "graph/replayer.h"
 #include "interpose/api/api.h"
 #include "interpose/driver/driver.h"
@@ -29,9 +30,35 @@ static CUresult entered(CUresult result, const CUcontext *handle, CUdevice devic
     return result;
 }
 
+/* Of a context, or all its later ones. */
+static void note_flags(unsigned flags)
+{
+    if (flags & CU_CTX_SYNC_MEMOPS)
+        ag_copies_note_synchronous();
+}
+
+AG_ENTRY CUresult cuCtxSetFlags(unsigned int flags)
+{
+    AG_ENTER(cuCtxSetFlags, flags);
+    note_flags(flags);
+    return ag_entry_leave(ag_cu.cuCtxSetFlags(flags));
+}
+
+#define SETS_FLAGS(symbol)                                        \
+    AG_ENTRY CUresult symbol(CUdevice device, unsigned int flags) \
+    {                                                             \
+        AG_ENTER(symbol, device, flags);                          \
+        note_flags(flags);                                        \
+        return ag_entry_leave(ag_cu.symbol(device, flags));       \
+    }
+
+SETS_FLAGS(cuDevicePrimaryCtxSetFlags)
+SETS_FLAGS(cuDevicePrimaryCtxSetFlags_v2)
+
 AG_ENTRY CUresult cuCtxCreate_v2(CUcontext *handle, unsigned int flags, CUdevice device)
 {
     AG_ENTER(cuCtxCreate_v2, handle, flags, device);
+    note_flags(flags);
     return ag_entry_leave(entered(ag_cu.cuCtxCreate_v2(handle, flags, device), handle, device,
                                   __builtin_return_address(0)));
 }
@@ -40,6 +67,7 @@ AG_ENTRY CUresult cuCtxCreate_v3(CUcontext *handle, CUexecAffinityParam *affinit
                                  unsigned int flags, CUdevice device)
 {
     AG_ENTER(cuCtxCreate_v3, handle, affinity, n, flags, device);
+    note_flags(flags);
     return ag_entry_leave(entered(ag_cu.cuCtxCreate_v3(handle, affinity, n, flags, device), handle,
                                   device, __builtin_return_address(0)));
 }
@@ -48,6 +76,7 @@ AG_ENTRY CUresult cuCtxCreate_v4(CUcontext *handle, CUctxCreateParams *parameter
                                  unsigned int flags, CUdevice device)
 {
     AG_ENTER(cuCtxCreate_v4, handle, parameters, flags, device);
+    note_flags(flags);
     return ag_entry_leave(entered(ag_cu.cuCtxCreate_v4(handle, parameters, flags, device), handle,
                                   device, __builtin_return_address(0)));
 }

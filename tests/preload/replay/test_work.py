@@ -16,10 +16,10 @@ EVERY = [HELD, NATIVE, MANAGED, SMALL, GREAT, HURRIED, PREFETCHED, LEGACY]
 FEW = [HELD, HURRIED]
 
 PARTS = ('copies', 'large', 'downloads', 'shapes', 'fills', 'without-stream', 'launches', 'waits',
-         'memory', 'synchronous', 'bad', 'bad-at-last')
+         'memory', 'synchronous', 'synchronous-context', 'synchronous-device', 'bad', 'bad-at-last')
 STREAMS = ('null', 'blocking', 'nonblocking')
 RUNS = [(part, stream) for part in PARTS for stream in STREAMS
-        if not (part in ('without-stream', 'synchronous') and stream == 'nonblocking')]  # in no order
+        if not (part.startswith(('without-stream', 'synchronous')) and stream == 'nonblocking')]  # in no order
 SIMULATED = {'SIM_IDLE_MS': '1'}
 
 

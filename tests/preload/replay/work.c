@@ -379,13 +379,13 @@ static void memory(unsigned iteration)
     SAY_CODE("freed", cuMemFree(p));
 }
 
-/* Of memory that asks for it, the calls without a stream wait. */
-static void synchronous(unsigned iteration)
+/* Of memory, or in a context, that asks for it, the calls without a stream wait. */
+static void synchronous(unsigned iteration, void (*ask)(void))
 {
     int on = iteration >= 4;
 
     if (iteration == 4)
-        OK(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, block[0]));
+        ask();
     fold_often(iteration);
     SAY_CODE("out", cuMemcpyDtoHAsync(pinned[0], block[2], 4096, stream));
     SAY_CODE("32", cuMemsetD32(block[0], iteration, 300));
@@ -396,6 +396,38 @@ static void synchronous(unsigned iteration)
     SAY_CODE("within", cuMemcpyDtoD(block[0] + 8192, block[1], 4096));
     if (on)
         say("pinned: %08x", sum_of(pinned[0], 4096));
+}
+
+static void ask_of_block(void)
+{
+    int on = 1;
+
+    OK(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, block[0]));
+}
+
+static void ask_of_context(void)
+{
+    OK(cuCtxSetFlags(CU_CTX_SYNC_MEMOPS));
+}
+
+static void ask_of_device(void)
+{
+    OK(cuDevicePrimaryCtxSetFlags(0, CU_CTX_SYNC_MEMOPS));
+}
+
+static void synchronous_block(unsigned iteration)
+{
+    synchronous(iteration, ask_of_block);
+}
+
+static void synchronous_context(unsigned iteration)
+{
+    synchronous(iteration, ask_of_context);
+}
+
+static void synchronous_device(unsigned iteration)
+{
+    synchronous(iteration, ask_of_device);
 }
 
 /* --- what the driver refuses --- */
@@ -529,7 +561,9 @@ int main(int argc, char **argv)
                  {"launches", launches},
                  {"waits", waits},
                  {"memory", memory},
-                 {"synchronous", synchronous},
+                 {"synchronous", synchronous_block},
+                 {"synchronous-context", synchronous_context},
+                 {"synchronous-device", synchronous_device},
 
                  {"bad", bad},
                  {"bad-at-last", bad_at_last}};

@@ -175,7 +175,8 @@ static bool sync_memops(const struct sim_span *span)
 }
 
 /* Does the host wait for the copy? Between device memories not even the synchronous calls do. */
-static bool host_waits(const struct sim_copy *copy, enum side src, enum side dst, bool async)
+static bool host_waits(CUcontext ctx, const struct sim_copy *copy, enum side src, enum side dst,
+                       bool async)
 {
     bool host_to_host = src != SIDE_DEVICE && dst != SIDE_DEVICE;
 
@@ -184,7 +185,8 @@ static bool host_waits(const struct sim_copy *copy, enum side src, enum side dst
     if (src == SIDE_PAGEABLE && dst == SIDE_DEVICE)
         return false; /* staged: the last leg may still be on its way */
     if (src == SIDE_DEVICE && dst == SIDE_DEVICE)
-        return sync_memops(&copy->src) || sync_memops(&copy->dst);
+        return ctx->flags & CU_CTX_SYNC_MEMOPS || sync_memops(&copy->src) ||
+               sync_memops(&copy->dst);
     return true;
 }
 
@@ -222,7 +224,7 @@ CUresult sim_copy_submit(CUstream handle, CUcontext ctx, struct sim_copy *copy, 
             (void)sim_stream_drain(stream);
         stage(&work.u.copy);
     }
-    bool wait = host_waits(copy, src, dst, async);
+    bool wait = host_waits(ctx, copy, src, dst, async);
     struct sim_op *op = NULL;
     sim_enqueue(stream, &work, NULL, &op);
     if (wait)

@@ -45,7 +45,7 @@ static CUresult submit(CUcontext ctx, CUstream handle, struct sim_set set, bool 
     /* The synchronous form waits for host memory only. */
     bool wait = !async && block &&
                 (block->kind == SIM_BLOCK_HOST || block->kind == SIM_BLOCK_REGISTERED ||
-                 block->sync_memops);
+                 block->sync_memops || ctx->flags & CU_CTX_SYNC_MEMOPS);
     struct sim_work work = {.kind = SIM_WORK_SET, .u.set = set};
     struct sim_op *op = NULL;
     result = sim_submit(stream, &work, &op);
