@@ -410,6 +410,14 @@ static void leave_room(struct ag_context *context, size_t bytes)
         give_back_for_good(context, ag_cache_evict(&context->cache, missing));
 }
 
+void ag_alloc_given_to_program(const struct ag_device *device, size_t bytes)
+{
+    struct ag_context *context = ag_context_current();
+
+    if (context && context->device == device)
+        leave_room(context, bytes);
+}
+
 static CUresult take_with_room_left(struct ag_context *context, struct ag_mem_desc desc,
                                     size_t bytes, struct ag_block **ret_block)
 {

@@ -1,6 +1,7 @@
 /* Hooks of calls that take memory of the device for what is no allocation of ours. What counts
  * against ALLOGRAFT_LIMIT is counted. */
 #include "interpose/hooks/entry_retry.h"
+#include "policy/alloc.h"
 #include "policy/budget.h"
 #include "policy/contexts/context.h"
 #include "policy/inject.h"
@@ -112,18 +113,20 @@ static struct ag_device *device_at(const CUmemLocation *location)
 static CUresult create(CUmemGenericAllocationHandle *handle, size_t size,
                        const CUmemAllocationProp *properties, unsigned long long flags)
 {
-    struct ag_device *device = limited_device(properties);
+    struct ag_device *device = device_at(&properties->location);
+    struct ag_device *limited = limited_device(properties);
     CUresult result;
 
-    if (device && !ag_budget_take(device, size) &&
-        (!ag_pressure_make_room(device, size) || !ag_budget_take(device, size)))
+    if (limited && !ag_budget_take(limited, size) &&
+        (!ag_pressure_make_room(limited, size) || !ag_budget_take(limited, size)))
         return CUDA_ERROR_OUT_OF_MEMORY;
     result = ag_cu.cuMemCreate(handle, size, properties, flags);
-    if (result == CUDA_ERROR_OUT_OF_MEMORY &&
-        ag_pressure_relieve_for_call(device_at(&properties->location)))
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && ag_pressure_relieve_for_call(device))
         result = ag_cu.cuMemCreate(handle, size, properties, flags);
-    if (device && (result != CUDA_SUCCESS || !ag_budget_note(device, *handle, size)))
-        ag_budget_give(device, size);
+    if (limited && (result != CUDA_SUCCESS || !ag_budget_note(limited, *handle, size)))
+        ag_budget_give(limited, size);
+    if (result == CUDA_SUCCESS && device)
+        ag_alloc_given_to_program(device, size);
     return result;
 }
 

@@ -11,6 +11,7 @@
  *     churn was-full         likewise, when it was full before
  *     churn full-elsewhere   memory of a full card, another's context current or none
  *     churn full-slabs       the first launch when small blocks have filled it
+ *     churn full-handles     likewise, when memory without an address has
  *     churn full-graph       the first launch of a graph on a full card
  *     churn full-capture     memory of a full card while a stream is captured
  *     churn destroy          the primary context is not destroyed like another
@@ -339,9 +340,12 @@ static void full_elsewhere(void)
     }
 }
 
-/* Small blocks fill the card up to what a free keeps of it. */
-static void full_of_slabs(void)
+/* Small blocks, or memory without an address, fill the card up to what a free keeps of it. */
+static void full_of(bool handles)
 {
+    const CUmemAllocationProp shape = {CU_MEM_ALLOCATION_TYPE_PINNED,
+                                       .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+    CUmemGenericAllocationHandle handle;
     size_t left, total;
     CUdeviceptr p;
 
@@ -351,8 +355,10 @@ static void full_of_slabs(void)
     OK(cuMemFree(get(12 * MIB)));
     OK(cuMemGetInfo(&left, &total));
     p = get(64);
-    for (; left >= 14 * MIB; left -= 4 * KIB)
+    for (; !handles && left >= 14 * MIB; left -= 4 * KIB)
         (void)get(4 * KIB);
+    for (; left >= 16 * MIB; left -= 2 * MIB)
+        OK(cuMemCreate(&handle, 2 * MIB, &shape, 0));
     launch_fill(NULL, p, 4, 7);
     say("%u wrong", count_wrong(p, 4, 7));
 }
@@ -494,7 +500,9 @@ int main(int argc, char **argv)
     else if (!strcmp(what, "full-elsewhere"))
         full_elsewhere();
     else if (!strcmp(what, "full-slabs"))
-        full_of_slabs();
+        full_of(false);
+    else if (!strcmp(what, "full-handles"))
+        full_of(true);
     else if (!strcmp(what, "full-graph"))
         full_graph();
     else if (!strcmp(what, "full-capture"))

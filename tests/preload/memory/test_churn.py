@@ -132,6 +132,7 @@ class Churn(Case):
         # A pool that was asked for gives back only what it has whole.
         self.same([COMMAND, 'was-full'], [{}, soon(1)], settings=room)
         self.same([COMMAND, 'full-slabs'], [{}], settings=room)
+        self.same([COMMAND, 'full-handles'], [{}], settings=room)
         self.same([COMMAND, 'full-elsewhere'], [{}], settings={'SIM_MEMORY': '64MiB', 'SIM_DEVICES': '2'})
         self.same([COMMAND, 'full-graph'], [{}], settings={'SIM_MEMORY': '64MiB', 'SIM_UPLOAD': '1MiB'})
 
