@@ -64,6 +64,7 @@ graph_background_checks() {
     background check graph/fault same_bytes "$seen" -- fault
     background check graph/reset same_bytes "$seen" -- reset
     background check graph/stack same_bytes "$seen" -- stack
+    background check graph/elsewhere same_bytes "$seen" -- elsewhere
     for how in exit return destroy reset pause thread; do
         background check "graph/ends-by-$how" same_end "$how"
     done

@@ -1,7 +1,7 @@
 /*
  * Loops of every kind of work that graph replay meets; prints what a program can see of them: bytes
  * and codes. The text must not depend on replay. usage: graph_bytes PART...   (or none: every part
- * that needs no argument) graph_bytes code FATBIN | exits HOW | fault | reset | stack
+ * that needs no argument) graph_bytes code FATBIN | elsewhere | exits HOW | fault | reset | stack
  */
 #include "tests/gpu/replay/graph.h"
 
@@ -869,6 +869,38 @@ static void stack(void)
     OK(cudaStreamDestroy(s));
 }
 
+/* Copies and fills submitted while another context of the device is current. */
+static void elsewhere(void)
+{
+    CUcontext home, other;
+    cudaStream_t s = new_stream();
+    pair p;
+    unsigned *copy, sum = 0;
+    OK(cudaMallocHost(&copy, n_words * sizeof *copy));
+    OK(cuCtxGetCurrent(&home));
+    OK(cuCtxCreate(&other, NULL, 0, 0));
+    OK(cuCtxSetCurrent(home));
+    for (int i = 0; i < n_iterations; i++) {
+        for (unsigned k = 0; k < 6; k++)
+            p.mix_on(s, k, i % 3 + k);
+        OK(cuCtxSetCurrent(other));
+        CUresult copied =
+            cuMemcpyDtoHAsync(copy, (CUdeviceptr)p.a, n_words * sizeof *copy, (CUstream)s);
+        CUresult filled = cuMemsetD32Async((CUdeviceptr)p.a, i, 1, (CUstream)s);
+        OK(cuCtxSetCurrent(home));
+        if (i % 10 == 0)
+            printf("codes: %d, %d\n", copied, filled);
+        p.mix_on(s, 1, i % 2);
+        OK(cudaStreamSynchronize(s));
+        for (unsigned word = 0; word < n_words; word++)
+            sum = (sum ^ copy[word]) * 16777619u;
+    }
+    p.say("elsewhere");
+    printf("copied: %08x\n", sum);
+    OK(cudaFreeHost(copy));
+    OK(cudaStreamDestroy(s));
+}
+
 /* Code that is loaded, looped, unloaded and loaded again. */
 static void code(const char *path)
 {
@@ -987,6 +1019,10 @@ int main(int argc, char **argv)
     }
     if (argc == 2 && !strcmp(argv[1], "stack")) {
         stack();
+        return 0;
+    }
+    if (argc == 2 && !strcmp(argv[1], "elsewhere")) {
+        elsewhere();
         return 0;
     }
     if (argc == 2 && !strcmp(argv[1], "fault"))
