@@ -359,6 +359,21 @@ void group_capture_joins(void)
     code = D(cuMemPrefetchAsync)(p, 1 << 20, here, 0, nonblocking);
     row("R665", "cuMemPrefetchAsync in a capture", "code %d, end %d", code,
         D(cuStreamEndCapture)(nonblocking, &graph));
+    OK(D(cuStreamBeginCapture)(nonblocking, CU_STREAM_CAPTURE_MODE_RELAXED));
+    code = D(cuMemAllocAsync)(&p, 4096, nonblocking);
+    row("R667", "cuMemAllocAsync on the capturing stream", "code %d, end %d", code,
+        D(cuStreamEndCapture)(nonblocking, &graph));
+    row("R668", "address range of a graph's memory before its launch", "code %d",
+        D(cuMemGetAddressRange)(NULL, &(size_t){0}, p));
+}
+
+void group_capture_frees(void)
+{
+    CUgraph graph;
+    CUdeviceptr p;
+    CUresult code, second;
+
+    open_device();
     p = pool_memory(4096);
     OK(D(cuStreamBeginCapture)(nonblocking, CU_STREAM_CAPTURE_MODE_RELAXED));
     code = D(cuMemFreeAsync)(p, nonblocking);
@@ -375,10 +390,4 @@ void group_capture_joins(void)
     code = D(cuMemFreeAsync)(p, nonblocking);
     row("R673", "cuMemFreeAsync in a capture of managed memory from before it", "code %d, end %d",
         code, D(cuStreamEndCapture)(nonblocking, &graph));
-    OK(D(cuStreamBeginCapture)(nonblocking, CU_STREAM_CAPTURE_MODE_RELAXED));
-    code = D(cuMemAllocAsync)(&p, 4096, nonblocking);
-    row("R667", "cuMemAllocAsync on the capturing stream", "code %d, end %d", code,
-        D(cuStreamEndCapture)(nonblocking, &graph));
-    row("R668", "address range of a graph's memory before its launch", "code %d",
-        D(cuMemGetAddressRange)(NULL, &(size_t){0}, p));
 }

@@ -36,6 +36,7 @@
     X("capture: waits", group_capture_waits)      \
     X("capture: codes", group_capture_codes)      \
     X("capture: joins", group_capture_joins)      \
+    X("capture: frees", group_capture_frees)      \
     X("pool numbers", group_pool_numbers)         \
     X("pool reuse", group_pool_reuse)             \
     X("pool managed", group_pool_managed)         \
