@@ -1030,7 +1030,7 @@ static inline void keep_or_release(struct ag_block *block)
     struct ag_block *out = NULL;
 
     note_too_large_freed(block);
-    if (closed && ag_capture_is_open()) { /* its slab could not go, and must not be kept */
+    if (closed && ag_capture_is_open()) { /* its slab may not go, and must not be kept */
         put_aside(block);
         return;
     }

@@ -163,7 +163,7 @@ static void give_up_cached(struct ag_context *context, void *data)
     struct ag_block *blocks;
 
     if (context->device == room->device)
-        ag_ipc_give_back(context);
+        ag_ipc_give_back(context, timeout());
     if (context->device != room->device || !before || !room->bytes)
         return;
     ag_trace_step(AG_STAT_LADDER_CACHE, context->device->ordinal,

@@ -113,14 +113,15 @@ static struct ag_device *device_at(const CUmemLocation *location)
 static CUresult create(CUmemGenericAllocationHandle *handle, size_t size,
                        const CUmemAllocationProp *properties, unsigned long long flags)
 {
-    struct ag_device *device = device_at(&properties->location);
-    struct ag_device *limited = limited_device(properties);
+    struct ag_device *limited = limited_device(properties), *device = NULL;
     CUresult result;
 
     if (limited && !ag_budget_take(limited, size) &&
         (!ag_pressure_make_room(limited, size) || !ag_budget_take(limited, size)))
         return CUDA_ERROR_OUT_OF_MEMORY;
     result = ag_cu.cuMemCreate(handle, size, properties, flags);
+    if (result == CUDA_SUCCESS || result == CUDA_ERROR_OUT_OF_MEMORY) /* so it exists */
+        device = device_at(&properties->location);
     if (result == CUDA_ERROR_OUT_OF_MEMORY && ag_pressure_relieve_for_call(device))
         result = ag_cu.cuMemCreate(handle, size, properties, flags);
     if (limited && (result != CUDA_SUCCESS || !ag_budget_note(limited, *handle, size)))

@@ -140,8 +140,13 @@ static bool has_pool(struct ag_device *device)
 
 void ag_pool_trim_own(struct ag_device *device)
 {
-    if (has_pool(device) && ag_cu.cuMemPoolTrimTo)
-        (void)ag_cu.cuMemPoolTrimTo(device->pool, 0);
+    CUstreamCaptureMode previous;
+
+    if (!has_pool(device) || !ag_cu.cuMemPoolTrimTo)
+        return;
+    previous = ag_capture_relax();
+    (void)ag_cu.cuMemPoolTrimTo(device->pool, 0);
+    ag_capture_restore(previous);
 }
 
 void ag_pool_trim(struct ag_device *device)

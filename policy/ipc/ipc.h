@@ -48,8 +48,8 @@ static inline enum ag_ipc_sharing ag_ipc_hold(struct ag_block *block)
 bool ag_ipc_orphan(const struct ag_block *block);
 /* Is it so of memory at that address, or of a piece of the slab that begins there? */
 bool ag_ipc_is_orphan(CUdeviceptr address);
-/* Gives kept blocks of `context` that nobody has open any more back to their pool. */
-void ag_ipc_give_back(struct ag_context *context);
+/* Gives kept blocks of `context` that nobody has open any more back, as ag_backend_release(). */
+void ag_ipc_give_back(struct ag_context *context, uint64_t timeout_ns);
 /* Kept blocks of `context` are somebody else's business now. */
 void ag_ipc_forget_held(const struct ag_context *context);
 

@@ -489,7 +489,7 @@ enum ag_ipc_sharing ag_ipc_hold_shared(struct ag_block *block)
         free_orphans();
     if (!number)
         return AG_IPC_NOT_SHARED;
-    ag_ipc_give_back(block->context);
+    ag_ipc_give_back(block->context, UINT64_MAX);
     forget(number); /* from here on nobody else gets it */
     if (!is_open_elsewhere(block)) {
         atomic_store_explicit(&ag_block_rare(block)->export_number, 0, memory_order_relaxed);
@@ -523,9 +523,9 @@ static struct ag_block *take_held(const struct ag_context *context, bool all)
     return out;
 }
 
-void ag_ipc_give_back(struct ag_context *context)
+void ag_ipc_give_back(struct ag_context *context, uint64_t timeout_ns)
 {
-    hold(ag_backend_release(context, take_held(context, false), UINT64_MAX));
+    hold(ag_backend_release(context, take_held(context, false), timeout_ns));
 }
 
 void ag_ipc_forget_held(const struct ag_context *context)

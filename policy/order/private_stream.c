@@ -12,6 +12,8 @@
 #include "policy/order/fence.h"
 #include "policy/order/watch.h"
 
+#define OPENING_NS 1000000000u /* more than the beginning of a capture takes */
+
 bool ag_private_stream_begin_alloc(struct ag_context *context, CUstream *ret_stream)
 {
     if (ag_context_init_resources(context) != CUDA_SUCCESS || !ag_capture_guard_enter())
@@ -68,8 +70,24 @@ static CUresult wait_for_users(struct ag_context *context)
     return ag_fence_wait_on_host(context->barrier.event);
 }
 
+/* Whoever begins a capture places the fence that is due just after that has closed the guard, and
+ * no free makes another one due. */
+static bool fence_is_placed(struct ag_context *context)
+{
+    uint64_t until = ag_clock_after(OPENING_NS);
+    struct ag_wait wait = {0};
+
+    while (ag_watch_is_due(context)) {
+        if (!ag_wait_pause_until(&wait, until))
+            return false;
+    }
+    return true;
+}
+
 static CUresult wait_for_users_on_host(struct ag_context *context, uint64_t timeout_ns)
 {
+    if (!fence_is_placed(context))
+        return CUDA_ERROR_NOT_READY;
     return has_users(context) ? ag_fence_poll(context->barrier.event, timeout_ns) : CUDA_SUCCESS;
 }
 
@@ -129,18 +147,15 @@ static CUresult wait_for(CUstream stream, uint64_t timeout_ns)
 
 CUresult ag_private_stream_wait(struct ag_context *context, uint64_t timeout_ns)
 {
-    bool in_capture = ag_capture_is_open();
-    CUstreamCaptureMode previous = CU_STREAM_CAPTURE_MODE_GLOBAL;
+    CUstreamCaptureMode previous;
     CUresult result;
 
     if (!ag_context_has_resources(context))
         return CUDA_SUCCESS;
-    if (in_capture)
-        previous = ag_capture_relax();
+    previous = ag_capture_relax(); /* a capture may begin meanwhile */
     result = wait_for(context->free_stream, timeout_ns);
     if (result == CUDA_SUCCESS) /* an allocation that failed half-way was released there */
         result = wait_for(context->alloc_stream, timeout_ns);
-    if (in_capture)
-        ag_capture_restore(previous);
+    ag_capture_restore(previous);
     return result;
 }

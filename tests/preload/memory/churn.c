@@ -14,11 +14,14 @@
  *     churn full-handles     likewise, when memory without an address has
  *     churn full-graph       the first launch of a graph on a full card
  *     churn full-capture     memory of a full card while a stream is captured
+ *     churn capture-beside   another thread captures while freed memory is waited for
+ *     churn early            memory without an address before cuInit
  *     churn destroy          the primary context is not destroyed like another
  *     churn waits            an allocation while a kernel waits for the host */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "tests/common/device.h"
 #include "tests/common/say.h"
@@ -452,6 +455,111 @@ static void full_in_capture(void)
     }
 }
 
+/* A graph is instantiated on a card that is full but for what was freed, whose users still run:
+ * meanwhile another thread captures in global mode, which a wait of ours must not end. */
+static _Atomic uint32_t runs_on;
+static _Atomic bool begun;
+
+struct beside {
+    CUcontext context;
+    CUgraph graph;
+    CUresult code;
+};
+
+static void *instantiate_beside(void *data)
+{
+    struct beside *beside = data;
+    CUgraphExec exec;
+
+    OK(cuCtxSetCurrent(beside->context));
+    atomic_store(&begun, true);
+    beside->code = cuGraphInstantiateWithFlags(&exec, beside->graph, 0);
+    return NULL;
+}
+
+static void *let_go(void *unused)
+{
+    (void)unused;
+    (void)usleep(400 * 1000);
+    atomic_store(&runs_on, 1);
+    return NULL;
+}
+
+static CUgraph chain(CUstream stream, CUdeviceptr p, unsigned n)
+{
+    CUgraph graph;
+
+    OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+    while (n--)
+        launch_fill(stream, p, 4, 1);
+    OK(cuStreamEndCapture(stream, &graph));
+    return graph;
+}
+
+/* Until nothing more than a page is left. */
+static void fill_up(CUgraph small, CUgraph large)
+{
+    const CUmemAllocationProp shape = {CU_MEM_ALLOCATION_TYPE_PINNED,
+                                       .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+    CUmemGenericAllocationHandle handle;
+    CUgraphExec exec;
+
+    while (room() >= 2 * MIB && cuMemCreate(&handle, 2 * MIB, &shape, 0) == CUDA_SUCCESS)
+        ;
+    while (room() >= 60 * KIB && cuGraphInstantiateWithFlags(&exec, large, 0) == CUDA_SUCCESS)
+        ;
+    while (room() >= 3 * KIB && cuGraphInstantiateWithFlags(&exec, small, 0) == CUDA_SUCCESS)
+        ;
+}
+
+static void capture_beside(void)
+{
+    struct beside beside;
+    CUdeviceptr freed, stays;
+    pthread_t thread, other;
+    CUstream stream, busy;
+    CUgraph graph;
+
+    begin_churn();
+    OK(cuCtxGetCurrent(&beside.context));
+    stays = get(MIB);
+    OK(cuStreamCreate(&busy, CU_STREAM_NON_BLOCKING));
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    beside.graph = chain(stream, stays, 20);
+    launch_fill(stream, stays, 4, 1);
+    OK(cuStreamSynchronize(stream));
+    freed = get(32 * MIB);
+    fill_up(chain(stream, stays, 1), beside.graph);
+    launch_spin(busy, &runs_on);
+    OK(pthread_create(&other, NULL, let_go, NULL));
+    OK(cuMemFree(freed));
+    OK(pthread_create(&thread, NULL, instantiate_beside, &beside));
+    while (!atomic_load(&begun))
+        (void)usleep(100);
+    (void)usleep(100 * 1000);
+    OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    launch_fill(stream, stays, 4, 3);
+    (void)usleep(100 * 1000);
+    SAY_CODE("ended", cuStreamEndCapture(stream, &graph));
+    OK(pthread_join(thread, NULL));
+    OK(pthread_join(other, NULL));
+    SAY_CODE("instantiated", beside.code);
+}
+
+/* Before there is a driver to speak of: what is refused then leaves nothing behind. */
+static void create_early(void)
+{
+    const CUmemAllocationProp shape = {CU_MEM_ALLOCATION_TYPE_PINNED,
+                                       .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+    CUmemGenericAllocationHandle handle;
+
+    SAY_CODE("early", cuMemCreate(&handle, 2 * MIB, &shape, 0));
+    device_open();
+    for (unsigned i = 0; i < 20; i++)
+        OK(cuMemFree(get(MIB)));
+    SAY_CODE("late", cuMemCreate(&handle, 2 * MIB, &shape, 0));
+}
+
 /* The driver refuses, and nothing else changes. */
 static void destroy_primary(void)
 {
@@ -478,6 +586,10 @@ int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "";
 
+    if (!strcmp(what, "early")) {
+        create_early();
+        return 0;
+    }
     device_open();
     if (!strcmp(what, "few"))
         few();
@@ -507,6 +619,8 @@ int main(int argc, char **argv)
         full_graph();
     else if (!strcmp(what, "full-capture"))
         full_in_capture();
+    else if (!strcmp(what, "capture-beside"))
+        capture_beside();
     else if (!strcmp(what, "destroy"))
         destroy_primary();
     else if (!strcmp(what, "was-full"))

@@ -144,6 +144,14 @@ class Churn(Case):
         limited = preloaded([COMMAND, 'full-capture'], {'SIM_MEMORY': '1GiB', 'ALLOGRAFT_LIMIT': '160MiB'})
         self.assertEqual(limited.out.count('asked: 0'), 3)
 
+    def test_a_capture_beside_a_wait(self):
+        self.same([COMMAND, 'capture-beside'], [{}, {'ALLOGRAFT_POLICY': 'pool'}, {'ALLOGRAFT_FREE': 'ordered'}],
+                  settings={'SIM_MEMORY': '160MiB'})
+
+    def test_memory_before_the_driver(self):
+        for _, result in self.same([COMMAND, 'early'], [{}, {'ALLOGRAFT_LIMIT': '50%'}]):
+            self.assertGreater(result.report()['cache']['hits'], 10)
+
     def test_the_primary_context_is_not_destroyed(self):
         self.same([COMMAND, 'destroy'], [{}, {'ALLOGRAFT_POLICY': 'pool'}, soon(1)])
 
