@@ -30,14 +30,17 @@ wanted() {
     [[ $1 == *$ONLY* && " $DONE " != *" $1 "* ]]
 }
 
-# What is measured for several checks is measured again where one of them has no verdict: its verdict goes.
-AGAIN='measured|learn-unguarded|torch-turns|launch/cost'
 DONE=""
-if [[ ${RESUME:-} ]]; then
-    grep -Ev "^[^ ]+ [^:]*($AGAIN):" "$OUT/verdicts" >"$OUT/verdicts.kept"
+[[ ${RESUME:-} ]] && DONE=$(sed 's/^[^ ]* \([^:]*\):.*/\1/' "$OUT/verdicts" | tr '\n' ' ')
+
+# measures NAME FUNCTION ARGS...: check NAME, whatever was asked for: other checks, one of which has no verdict yet, judge
+# what it measures. In a run that is resumed it may have a verdict.
+measures() {
+    grep -v "^[^ ]* $1:" "$OUT/verdicts" >"$OUT/verdicts.kept"
     mv "$OUT/verdicts.kept" "$OUT/verdicts"
-    DONE=$(sed 's/^[^ ]* \([^:]*\):.*/\1/' "$OUT/verdicts" | tr '\n' ' ')
-fi
+    DONE=" $DONE "
+    DONE=${DONE/ $1 / } ONLY="" check "$@"
+}
 
 # any_wanted NAME...: was one of these checks asked for?
 any_wanted() {

@@ -130,7 +130,7 @@ graph_loop_checks() {
     local n near faster
     any_wanted graph/loops-{measured,{near,faster}-{20,200,1000},changing,unwaited,by-hand} || return 0
     # At least one of five processes meets a host that is not slow.
-    ONLY="" ITERATIONS=$((SPEED_ITERATIONS > 5 ? SPEED_ITERATIONS : 5)) check graph/loops-measured \
+    ITERATIONS=$((SPEED_ITERATIONS > 5 ? SPEED_ITERATIONS : 5)) measures graph/loops-measured \
         loop_in_turn graph-loops "${REPLAY[@]}" -- loops 20 200 1000
     while read -r n near faster; do
         check "graph/loops-near-$n" near_hand "$n" "$near"
@@ -191,8 +191,8 @@ graph_learn_checks() {
     local sets iterations n bound
     any_wanted graph/learn-{measured,unguarded,guard} graph/learn-{1,13}-{1000x40,200x50,20x200} \
         graph/learn-1-{1000x400,200x2000,20x5000} graph/first-graph || return 0
-    ONLY="" check graph/learn-measured learn_in_turn
-    ONLY="" check graph/learn-unguarded loop_figures graph-unguarded --median "$SPEED_ITERATIONS"
+    measures graph/learn-measured learn_in_turn
+    measures graph/learn-unguarded loop_figures graph-unguarded --median "$SPEED_ITERATIONS"
     while read -r sets n iterations bound; do
         check "graph/learn-$sets-${n}x$iterations" judge graph-learn \
             "learn_to_hand_${sets}x${iterations}_${n}_times" "w <= $bound"
@@ -212,7 +212,7 @@ graph_learn_checks() {
 
 graph_many_checks() {
     any_wanted graph/many-{measured,same,counting,long,long-legacy} || return 0
-    ONLY="" check graph/many-measured loop_in_turn graph-many "${REPLAY[@]}" -- many
+    measures graph/many-measured loop_in_turn graph-many "${REPLAY[@]}" -- many
     check graph/many-same judge graph-many many_same_100000_us 'w * 2 <= n'
     check graph/many-counting judge graph-many many_counting_100000_us 'w * 2 <= n'
     check graph/many-long judge graph-many many_20us_8000_us 'w <= 1.01 * n'
@@ -222,12 +222,12 @@ graph_many_checks() {
 graph_stream_checks() {
     local kib
     if any_wanted graph/fork-{measured,waited,unwaited}; then
-        ONLY="" check graph/fork-measured loop_in_turn graph-fork "${REPLAY[@]}" -- fork
+        measures graph/fork-measured loop_in_turn graph-fork "${REPLAY[@]}" -- fork
         check graph/fork-waited judge graph-fork fork_4_us 'w <= 1.01 * n'
         check graph/fork-unwaited judge graph-fork unwaited_fork_4_us 'w <= 1.01 * n'
     fi
     if any_wanted graph/copies-{measured,4,16,64,256,1024}; then
-        ONLY="" check graph/copies-measured loop_in_turn graph-copies "${REPLAY[@]}" -- copies
+        measures graph/copies-measured loop_in_turn graph-copies "${REPLAY[@]}" -- copies
         for kib in 4 16 64 256 1024; do
             check "graph/copies-$kib" judge graph-copies "copy_to_own_kib_${kib}_times" 'w <= 1.01'
         done
@@ -263,18 +263,18 @@ unmarked_costs() {
 
 graph_cost_checks() {
     if any_wanted graph/withhold{,-changing,-measured}; then
-        ONLY="" check graph/withhold-measured loop_in_turn graph-withhold "${REPLAY[@]}" \
+        measures graph/withhold-measured loop_in_turn graph-withhold "${REPLAY[@]}" \
             ALLOGRAFT_GRAPH_SEGMENT=4096 -- withhold
         check graph/withhold judge graph-withhold launch_same_1000_ns 'w <= 100'
         check graph/withhold-changing judge graph-withhold launch_changing_1000_ns 'w <= 100'
     fi
     if any_wanted graph/random{,-waited,-measured}; then
-        ONLY="" check graph/random-measured loop_in_turn graph-random "${REPLAY[@]}" -- random
+        measures graph/random-measured loop_in_turn graph-random "${REPLAY[@]}" -- random
         check graph/random judge graph-random random_to_own_64_times 'w <= 1.05'
         check graph/random-waited judge graph-random random_waited_to_own_64_times 'w <= 1.05'
     fi
     if any_wanted graph/{unmarked,off}{,-linked} graph/unmarked-measured; then
-        ONLY="" check graph/unmarked-measured unmarked_costs
+        measures graph/unmarked-measured unmarked_costs
         check graph/unmarked judge graph-unmarked runtime_more_ns 'w <= n + 50'
         check graph/unmarked-linked judge graph-unmarked linked_more_ns 'w <= n + 50'
         check graph/off judge graph-off runtime_more_ns 'w <= n + 20'
@@ -283,7 +283,7 @@ graph_cost_checks() {
     if any_wanted graph/build-{pauses,measured}; then
         # A pause that replay makes is there every time; what the host does besides is not. No longer than the program's
         # longest iteration of 500 launches takes natively: 1.8 to 2.3 ms.
-        ONLY="" OF=--least check graph/build-measured loop_in_turn graph-build "${REPLAY[@]}" -- build
+        OF=--least measures graph/build-measured loop_in_turn graph-build "${REPLAY[@]}" -- build
         check graph/build-pauses judge graph-build build_longest_1000_us 'w <= n + 1800'
     fi
 }
@@ -379,7 +379,7 @@ graph_framework_background_checks() {
 
 graph_framework_checks() {
     if any_wanted graph-py/torch-{turns,gpt2,mlp,mlp-unwaited,resnet,resnet-unwaited,infer}; then
-        ONLY="" check graph-py/torch-turns torch_in_turn graph-torch-turns ALLOGRAFT_GRAPH=priority:-1 turns
+        measures graph-py/torch-turns torch_in_turn graph-torch-turns ALLOGRAFT_GRAPH=priority:-1 turns
         if [[ -f $OUT/graph-torch-turns ]]; then
             # What the driver takes of such a host is little: where launches cost nothing and the device does nothing,
             # the first two are 1.17 to 1.20 times as fast.

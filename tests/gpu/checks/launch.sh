@@ -87,7 +87,7 @@ launch_background_checks() {
 
 launch_checks() {
     if any_wanted launch/{cost,unwatched,settled,blocks}{,-linked}; then
-        ONLY="" check launch/cost launch_costs
+        measures launch/cost launch_costs
         # More than the driver's own function takes in the same process: one process is a third slower than the next.
         check launch/unwatched judge launch-unwatched runtime_more_ns 'w <= n + 50'
         check launch/unwatched-linked judge launch-unwatched linked_more_ns 'w <= n + 50'

@@ -35,7 +35,7 @@ judge() {
 
 managed_speed_checks() {
     if any_wanted managed/{measured,ready,ready-again,first-touch,first-touch-again,steady}; then
-        ONLY="" check managed/measured in_turn managed-stream stream ALLOGRAFT_POLICY=managed
+        measures managed/measured in_turn managed-stream stream ALLOGRAFT_POLICY=managed
         check managed/ready judge managed-stream ready_first_ms 'w <= 10'
         check managed/ready-again judge managed-stream ready_again_us 'w <= 10'
         check managed/first-touch judge managed-stream touch_first_ms 'w <= 1.3 * n'
@@ -43,20 +43,20 @@ managed_speed_checks() {
         check managed/steady judge managed-stream copy_gb_per_s 'w >= 0.99 * n'
     fi
     if any_wanted managed/pairs-{pool,plain}{,-large,-measured} managed/pairs-uncached{,-measured}; then
-        ONLY="" check managed/pairs-pool-measured in_turn managed-pairs-pool pairs \
+        measures managed/pairs-pool-measured in_turn managed-pairs-pool pairs \
             ALLOGRAFT_POLICY=managed ALLOGRAFT_MANAGED_BACKEND=pool
         check managed/pairs-pool judge managed-pairs-pool pair_1mib_ns 'w <= 2000'
-        ONLY="" check managed/pairs-plain-measured in_turn managed-pairs-plain pairs \
+        measures managed/pairs-plain-measured in_turn managed-pairs-plain pairs \
             ALLOGRAFT_POLICY=managed ALLOGRAFT_MANAGED_BACKEND=plain
         check managed/pairs-plain judge managed-pairs-plain pair_1mib_ns 'w <= 4000'
         check managed/pairs-plain-large judge managed-pairs-plain pair_1gib_ns 'w <= 4000'
         # Every pair goes to the driver's pool, and every free is ordered: what is left of the gain.
-        ONLY="" check managed/pairs-uncached-measured in_turn managed-pairs-uncached pairs \
+        measures managed/pairs-uncached-measured in_turn managed-pairs-uncached pairs \
             ALLOGRAFT_POLICY=managed ALLOGRAFT_MANAGED_BACKEND=pool ALLOGRAFT_CACHE=0
         check managed/pairs-uncached judge managed-pairs-uncached pair_1mib_ns 'w < n'
     fi
     if any_wanted managed/launch{,-measured}; then
-        ONLY="" OF=--least check managed/launch-measured in_turn managed-launch launch \
+        OF=--least measures managed/launch-measured in_turn managed-launch launch \
             ALLOGRAFT_POLICY=managed ALLOGRAFT_PREFETCH=launch
         check managed/launch judge managed-launch launch_ns 'w <= n + 300'
     fi

@@ -94,7 +94,7 @@ measure_first() {
 first_checks() {
     any_wanted speed/{first,few} || return 0
     : >"$OUT/first"
-    ONLY="" check speed/first-measured measure_first
+    measures speed/first-measured measure_first
     check speed/first judge first first_us 'w <= 1.2 * n'
     check speed/few judge first few_us 'w <= 1.02 * n'
 }
@@ -137,8 +137,8 @@ slab_checks() {
         : >"$OUT/slabs-$policy"
     done
     : >"$OUT/handful"
-    ONLY="" check speed/slabs-measured measure_slabs
-    ONLY="" check speed/handful-measured measure_handful
+    measures speed/slabs-measured measure_slabs
+    measures speed/handful-measured measure_handful
     for policy in auto pool managed; do
         for kib in 1 4 16 64; do
             check "speed/cold-$policy-${kib}kib" judge "slabs-$policy" "cold_median_${kib}kib_us" 'w <= 0.3'
@@ -157,7 +157,7 @@ speed_checks() {
     check speed/ten-frees ten_frees
     any_wanted "${names[@]}" || return 0
     : >"$OUT/speed"
-    ONLY="" check speed/measured measure_speed
+    measures speed/measured measure_speed
     for way in a b; do
         check "speed/1mib-$way" ratio "pair_1mib_${way}_ns" 50
         check "speed/1gib-$way" ratio "pair_1gib_${way}_ns" 100
