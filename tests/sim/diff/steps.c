@@ -200,6 +200,8 @@ static bool step_event(struct world *w, struct loop *loop, unsigned from, unsign
     unsigned i = loop->n_records++ % 4;
     struct clock at, stamp;
 
+    if (!w->streams[from].alive || !w->streams[to].alive)
+        return false; /* the handle may be another stream's by now */
     if (!did(w, cu.cuEventRecord(loop->events[i], stream_handle(w, from)), "record %u s%u", i,
              from))
         return false;
