@@ -7,6 +7,7 @@
 #include "interpose/base/threads/lock.h"
 #include "policy/app/app_pools.h"
 #include "policy/contexts/context.h"
+#include "policy/guard/guard.h"
 #include "policy/ledger.h"
 
 static struct ag_size limit = {.value = UINT64_MAX};
@@ -67,6 +68,7 @@ static uint64_t left_beside(struct ag_device *device, uint64_t cached)
     uint64_t taken = atomic_load_explicit(&device->taken, memory_order_relaxed);
     uint64_t share = share_of(device);
 
+    cached += ag_guard_kept(device); /* goes back before an allocation fails */
     taken = taken > cached ? taken - cached : 0;
     return share > taken ? share - taken : 0;
 }

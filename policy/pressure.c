@@ -186,6 +186,8 @@ bool ag_pressure_make_room(struct ag_device *device, size_t bytes)
 
     if (device->limit == UINT64_MAX || bytes > ag_budget_left(device))
         return false;
+    if (!ag_capture_is_open() && ag_guard_relieve(device))
+        taken = atomic_load_explicit(&device->taken, memory_order_relaxed);
     if (taken < device->limit)
         room.bytes -= device->limit - taken < room.bytes ? device->limit - taken : room.bytes;
     ag_context_each(give_up_cached, &room);

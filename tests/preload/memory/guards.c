@@ -276,6 +276,24 @@ static void all_memory(void)
     say("all memory: %d", counts[0] && counts[0] == counts[1]);
 }
 
+/* More in turns than there is: by every call that a limit holds for. */
+static void in_turns(void)
+{
+    const CUmemAllocationProp shape = {CU_MEM_ALLOCATION_TYPE_PINNED,
+                                       .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+    CUmemGenericAllocationHandle handle;
+    CUdeviceptr p;
+    size_t pitch;
+
+    for (unsigned i = 0; i < 20; i++)
+        OK(cuMemFree(allocate(16 << 20)));
+    SAY_CODE("memory without an address", cuMemCreate(&handle, 16 << 20, &shape, 0));
+    OK(cuMemRelease(handle));
+    for (unsigned i = 0; i < 4; i++)
+        OK(cuMemFree(allocate(16 << 20)));
+    SAY_CODE("rows", cuMemAllocPitch(&p, &pitch, 1 << 14, 1 << 10, 4));
+}
+
 /* 3 bytes at the beginning, and 2 at the end, of a freed block of 1 MiB: it is checked in parts. */
 static void freed_large(void)
 {
@@ -389,6 +407,7 @@ static const struct {
     {"stale", stale},
     {"clean", clean},
     {"all-memory", all_memory},
+    {"in-turns", in_turns},
     {"threads", threads},
     {"threads-right", threads_right},
     {"beyond", beyond},

@@ -133,6 +133,11 @@ class Guards(Case):
                                                             'SIM_MEMORY': '256MiB'})
                 self.assertEqual(result.out, 'all memory: 1\ndone\n', (mode, policy))
 
+    def test_all_of_a_limit_can_be_had(self):
+        variants = [{'ALLOGRAFT_GUARD': mode, 'ALLOGRAFT_POLICY': policy, 'ALLOGRAFT_LIMIT': '64MiB'}
+                    for mode in MODES for policy in ('auto', 'pool')]
+        self.same([COMMAND, 'in-turns'], variants)
+
     def test_memory_in_use_is_the_programs(self):
         """Bytes are those that the program asked for, not those around them, nor of freed blocks that are kept."""
         for mode in MODES:
