@@ -2,6 +2,7 @@
  * (graph/record/copies.c), a copy that blocks submits what was withheld first. */
 #include "graph/record/copies.h"
 #include "interpose/hooks/entry_replay.h"
+#include "policy/contexts/context.h"
 
 static inline uint64_t address_of(const void *host)
 {
@@ -36,20 +37,38 @@ SHAPED(cuMemcpy2DAsync_v2_ptsz, true, ag_copies_rectangle, CUDA_MEMCPY2D)
 SHAPED(cuMemcpy3DAsync_v2, false, ag_copies_box, CUDA_MEMCPY3D)
 SHAPED(cuMemcpy3DAsync_v2_ptsz, true, ag_copies_box, CUDA_MEMCPY3D)
 
-/* Without a stream, but nobody waits for it: work of the default stream like any other. */
-#define WITHIN(symbol, per_thread)                                        \
-    AG_RECORDED(AG_WAIT_COPY, symbol, NULL, per_thread,                   \
-                ag_copies_line(state, AG_COPY_BLOCKING, to, from, bytes), \
-                (CUdeviceptr to, CUdeviceptr from, size_t bytes), to, from, bytes)
+/* A copy without a stream between two devices comes behind what was submitted to both, whichever of
+ * them is current. */
+static void flush_for_copy(bool all_of_context)
+{
+    if (ag_context_count() > 1)
+        ag_replay_flush_all(AG_FLUSH_COPY);
+    else if (all_of_context)
+        ag_replay_flush_context(NULL, AG_FLUSH_COPY);
+}
+
+/* Without a stream, but nobody waits for it: within a device, work of the default stream like any
+ * other. */
+#define WITHIN(symbol, per_thread)                                                                \
+    AG_SUBMITTED_TIMED(                                                                           \
+        AG_WAIT_COPY, symbol, NULL, per_thread, (CUdeviceptr to, CUdeviceptr from, size_t bytes), \
+        {                                                                                         \
+            struct ag_stream *state = ag_replay_enter(NULL, per_thread);                          \
+            if (state && ag_copies_line(state, AG_COPY_BLOCKING, to, from, bytes))                \
+                return ag_entry_leave(CUDA_SUCCESS);                                              \
+            flush_for_copy(false);                                                                \
+            return ag_entry_leave(ag_entry_submitted(state, ag_cu.symbol(to, from, bytes)));      \
+        },                                                                                        \
+        to, from, bytes)
 
 WITHIN(cuMemcpyDtoD_v2, false)
 WITHIN(cuMemcpyDtoD_v2_ptds, true)
 
 /* --- the host waits --- */
 
-#define BLOCKS(symbol, per_thread, parameters, ...)           \
-    AG_WAITS_FOR_WORK(AG_WAIT_COPY, symbol, NULL, per_thread, \
-                      ag_replay_flush_context(NULL, AG_FLUSH_COPY), parameters, __VA_ARGS__)
+#define BLOCKS(symbol, per_thread, parameters, ...)                                             \
+    AG_WAITS_FOR_WORK(AG_WAIT_COPY, symbol, NULL, per_thread, flush_for_copy(true), parameters, \
+                      __VA_ARGS__)
 
 BLOCKS(cuMemcpyHtoD_v2, false, (CUdeviceptr to, const void *from, size_t bytes), to, from, bytes)
 BLOCKS(cuMemcpyHtoD_v2_ptds, true, (CUdeviceptr to, const void *from, size_t bytes), to, from,

@@ -834,6 +834,48 @@ static void with_another_context_current(void)
     }
 }
 
+/* Between two devices: behind what the other one got, though this one is current. */
+static void between_devices(bool own_stream)
+{
+    CUdeviceptr copy = new_state(), there;
+    CUcontext home, other;
+    CUstream stream = NULL;
+    uint32_t word = 0;
+
+    OK(cuCtxGetCurrent(&home));
+    OK(cuDevicePrimaryCtxRetain(&other, 1));
+    OK(cuCtxSetCurrent(other));
+    there = new_state();
+    if (own_stream)
+        OK(cuStreamCreate(&stream, CU_STREAM_DEFAULT));
+    for (uint32_t turn = 1; turn < 40; turn++) {
+        OK(cuCtxSetCurrent(other));
+        for (unsigned i = 0; i < (turn % 3 ? 8u : 12u); i++)
+            OK(cuMemsetD32Async(there, turn * 16 + i, STATE_BYTES / 4, stream));
+        OK(cuCtxSetCurrent(home));
+        if (turn % 2)
+            OK(cuMemcpyDtoD(copy, there, 64));
+        else
+            OK(cuMemcpy(copy, there, 64));
+        OK(cuCtxSynchronize());
+        OK(cuMemcpyDtoH(&word, copy, 4));
+        say("%u", word);
+        OK(cuCtxSetCurrent(other));
+        OK(cuCtxSynchronize());
+        OK(cuCtxSetCurrent(home));
+    }
+}
+
+static void between_devices_legacy(void)
+{
+    between_devices(false);
+}
+
+static void between_devices_blocking(void)
+{
+    between_devices(true);
+}
+
 static void resetting(void)
 {
     for (unsigned turn = 0; turn < 4; turn++) {
@@ -1116,6 +1158,8 @@ static const struct {
     {"running", running_on},
     {"deeper", going_deeper},
     {"elsewhere", with_another_context_current},
+    {"between", between_devices_legacy},
+    {"between-blocking", between_devices_blocking},
 };
 
 int main(int argc, char **argv)

@@ -92,6 +92,12 @@ class Replay(Case):
             for _, result in self.part('unloading-by-another', variants=[HELD], settings=settings):
                 self.assertEqual(bool(result.report()['replay']['withheld']), not settings)
 
+    def test_copies_between_devices(self):
+        # What reaches the driver runs at once: the simulation knows no order between devices.
+        for name in ('between', 'between-blocking'):
+            for _, result in self.part(name, variants=[HELD, SHORT], settings={'SIM_DEVICES': '2', 'SIM_SCHED': 'eager'}):
+                self.replayed(result)
+
     def test_staged(self):
         for _, result in self.part('uploads', variants=[HELD]):
             replay = self.replayed(result)
