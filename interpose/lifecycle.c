@@ -26,6 +26,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "interpose/base/loaded.h"
 #include "interpose/base/log.h"
 #include "interpose/base/map.h"
 #include "interpose/base/slot.h"
@@ -92,6 +93,7 @@ static _Thread_local bool is_beginning;       /* this thread has the mutex */
 static _Thread_local bool fork_has_beginning; /* so that nobody begins while it forks */
 
 static struct ag_options options;
+static bool is_forked;
 static pid_t own_pid; /* a child by vfork shares our memory, and is not us */
 static _Atomic bool reported;
 static atomic_flag recorded = ATOMIC_FLAG_INIT; /* the counters have had their chance of a file */
@@ -128,16 +130,18 @@ static void before_fork(void)
 {
     struct timespec until;
 
-    fork_has_beginning = false;
-    if (is_beginning || atomic_load_explicit(&ag_entry_state, memory_order_acquire) != AG_ENTRY_NEW)
-        return;
     (void)clock_gettime(CLOCK_REALTIME, &until);
     until.tv_sec += FORK_TIMEOUT_S;
-    fork_has_beginning = !pthread_mutex_timedlock(&beginning.mutex, &until);
+    fork_has_beginning =
+        !is_beginning &&
+        atomic_load_explicit(&ag_entry_state, memory_order_acquire) == AG_ENTRY_NEW &&
+        !pthread_mutex_timedlock(&beginning.mutex, &until);
+    ag_loaded_before_fork(&until); /* last: who begins looks around, too */
 }
 
 static void after_fork(void)
 {
+    ag_loaded_after_fork();
     if (fork_has_beginning)
         pthread_mutex_unlock(&beginning.mutex);
     fork_has_beginning = false;
@@ -201,6 +205,8 @@ static void after_fork_in_child(void)
     /* A thread that does not exist here may have held it: then the child begins once more. */
     beginning.mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
     is_beginning = fork_has_beginning = false;
+    is_forked = true;
+    ag_loaded_begin_child();
     if (atomic_load(&ag_entry_state) == AG_ENTRY_NEW)
         ag_entry_depth = 0;
     else
@@ -359,7 +365,9 @@ enum ag_entry_state ag_entry_start(void)
 
     take_beginning();
     state = atomic_load_explicit(&ag_entry_state, memory_order_relaxed);
-    if (state == AG_ENTRY_NEW) {
+    if (state == AG_ENTRY_NEW && !ag_driver_is_there()) {
+        state = AG_ENTRY_PASSING; /* until there is one to be found */
+    } else if (state == AG_ENTRY_NEW) {
         ag_entry_depth++; /* our own look-ups */
         state = start();
         ag_entry_depth--;
@@ -429,7 +437,7 @@ bool ag_lifecycle_is_preloaded(void)
     struct order order = {0};
 
     if (atomic_load_explicit(&answer, memory_order_relaxed) == UNKNOWN) {
-        (void)dl_iterate_phdr(look_for_us, &order);
+        (void)ag_loaded_each(look_for_us, &order);
         atomic_store_explicit(&answer, order.preloaded ? PRELOADED : OPENED, memory_order_relaxed);
     }
     return atomic_load_explicit(&answer, memory_order_relaxed) == PRELOADED;
@@ -500,7 +508,8 @@ static void report_once(const char *ended_by)
 {
     if (options.disable || !*ag_driver_path() || atomic_exchange(&reported, true))
         return;
-    if (strcmp(options.stats.text, "off"))
+    /* A child that has nothing to tell does not ask the loader, whose locks may be taken for ever. */
+    if (strcmp(options.stats.text, "off") && !ag_report_is_empty())
         ag_bypass_look();
     ag_trace_finish(ended_by);
     if (!ag_report_write(&options, ended_by)) /* else the counters are what is left of it */
@@ -611,6 +620,8 @@ void ag_lifecycle_stay(void)
 __attribute__((constructor)) static void begin(void)
 {
     ag_log_bind();
+    (void)ag_lifecycle_is_preloaded(); /* later a child may not ask the loader */
+    ag_exit_hooks_begin();
     (void)pthread_atfork(before_fork, after_fork, after_fork_in_child);
     ag_unused_begin();
     ag_nvtx_offer();
@@ -630,7 +641,7 @@ __attribute__((destructor)) static void finish(void)
     if (atomic_load(&ag_entry_state) != AG_ENTRY_NEW) {
         if (is_this_process() && has_something_to_tell())
             ag_own_stack_run(report_at_exit, NULL);
-    } else if (ag_unused_is_marked() || ag_driver_is_loaded()) {
+    } else if (!is_forked && (ag_unused_is_marked() || ag_driver_is_loaded())) {
         ag_own_stack_run(end_unused, NULL);
     }
 }

@@ -19,6 +19,9 @@ void ag_nvtx_offer(void);
 /* Warns where the settings need NVTX but NVTX will not load us (entry_nvtx.c). */
 void ag_nvtx_tell(const struct ag_options *options);
 
+/* As the library is loaded: finds what the hooks of exec end in (exit_hooks.c). */
+void ag_exit_hooks_begin(void);
+
 /* Has this process used CUDA, so that leaving it means work? False in a child by vfork, which only
  * shares our memory. */
 bool ag_lifecycle_would_leave(void);

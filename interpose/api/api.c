@@ -335,18 +335,20 @@ allograft_status ag_api_dump(const char *path)
 allograft_status ag_api_mark(const char *name)
 {
     struct allograft_snapshot now = {0};
-    uint64_t bytes = 0;
+    uint64_t bytes = 0, after = 0;
     bool kept;
 
     if (!name || !*name)
         return ag_api_fail(ALLOGRAFT_INVALID, "a mark needs a name");
-    (void)ag_entry_start(); /* which says when the process began */
+    (void)ag_entry_start(); /* which says when the process began: with its first call, or now */
     sum_places(&now);
     for (unsigned place = 0; place < AG_N_PLACEMENTS; place++)
         bytes += now.current_bytes[place];
     ag_trace_mark(name);
     ag_lock_take(&ag_api_lock);
-    kept = ag_stats_mark(name, ag_clock_ns() - ag_stats.head.started_ns, bytes);
+    if (ag_stats.head.started_ns)
+        after = ag_clock_ns() - ag_stats.head.started_ns;
+    kept = ag_stats_mark(name, after, bytes);
     ag_lock_release(&ag_api_lock);
     return kept ? ALLOGRAFT_OK
                 : ag_api_fail(ALLOGRAFT_NO_MEMORY, "%u marks have names already", AG_MARKS);

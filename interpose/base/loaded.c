@@ -10,10 +10,13 @@
 #include <dlfcn.h>
 #include <elf.h>
 #include <errno.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
+
+#define TURN_TIMEOUT_S 1
 
 /* As glibc's struct dl_find_object, which older headers do not have, begins; with room for the
  * rest. */
@@ -71,6 +74,52 @@ bool ag_loaded_find(const void *address, struct ag_loaded *ret)
     return true;
 }
 
+/* A signal handler may look while its thread does. */
+static pthread_mutex_t looking = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
+static _Thread_local bool fork_has_it;
+
+/* Not for ever: who has it may wait for the loader's lock, which this thread has while it looks
+ * around by itself and calls the driver. */
+static bool take_turn(void)
+{
+    struct timespec until;
+
+    if (!pthread_mutex_trylock(&looking))
+        return true;
+    (void)clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += TURN_TIMEOUT_S;
+    return !pthread_mutex_timedlock(&looking, &until);
+}
+
+int ag_loaded_each(ag_loaded_look *look, void *data)
+{
+    bool has_turn = take_turn();
+    int result = dl_iterate_phdr(look, data);
+
+    if (has_turn)
+        pthread_mutex_unlock(&looking);
+    return result;
+}
+
+void ag_loaded_before_fork(const struct timespec *until)
+{
+    fork_has_it = !pthread_mutex_timedlock(&looking, until);
+}
+
+void ag_loaded_after_fork(void)
+{
+    if (fork_has_it)
+        pthread_mutex_unlock(&looking);
+    fork_has_it = false;
+}
+
+/* A thread that does not exist here may have it. */
+void ag_loaded_begin_child(void)
+{
+    looking = (pthread_mutex_t)PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
+    fork_has_it = false;
+}
+
 static int take_changes(struct dl_phdr_info *info, size_t size, void *changes)
 {
     (void)size;
@@ -82,7 +131,7 @@ uint64_t ag_loaded_changes(void)
 {
     uint64_t now = 0;
 
-    (void)dl_iterate_phdr(take_changes, &now);
+    (void)ag_loaded_each(take_changes, &now);
     return now;
 }
 
@@ -279,7 +328,7 @@ bool ag_exports_of(const char *name, struct ag_exports *ret)
 {
     struct search search = {.name = name};
 
-    if (!dl_iterate_phdr(look_for_export, &search))
+    if (!ag_loaded_each(look_for_export, &search))
         return false;
     *ret = search.found;
     return true;

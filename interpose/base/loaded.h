@@ -6,6 +6,18 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <time.h>
+
+/* dl_iterate_phdr. No fork comes meanwhile: what it holds of the loader's locks would stay taken in
+ * the child for ever, as fork does not see to them all. */
+struct dl_phdr_info;
+typedef int ag_loaded_look(struct dl_phdr_info *info, size_t size, void *data);
+int ag_loaded_each(ag_loaded_look *look, void *data);
+/* Around a fork. `until`, of CLOCK_REALTIME: who looks may wait for a lock of the loader's that the
+ * forking thread has. */
+void ag_loaded_before_fork(const struct timespec *until);
+void ag_loaded_after_fork(void);
+void ag_loaded_begin_child(void);
 
 struct ag_loaded {
     const struct link_map *map;

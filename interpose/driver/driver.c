@@ -7,11 +7,11 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
-#include <link.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "interpose/base/loaded.h"
 #include "interpose/driver/real_dlsym.h"
 
 struct ag_driver ag_cu;
@@ -55,7 +55,12 @@ static int note_if_libcuda(struct dl_phdr_info *info, size_t size, void *found)
 
 bool ag_driver_is_loaded(void)
 {
-    return dl_iterate_phdr(note_if_libcuda, NULL) != 0;
+    return ag_loaded_each(note_if_libcuda, NULL) != 0;
+}
+
+bool ag_driver_is_there(void)
+{
+    return ag_driver_is_loaded() || ag_real_dlsym(RTLD_NEXT, "cuMemAlloc_v2");
 }
 
 bool ag_driver_owns(const void *address)
@@ -86,7 +91,7 @@ int ag_driver_find(void)
     if (hint && dladdr(hint, &info) && info.dli_fname && is_libcuda(info.dli_fname))
         snprintf(path, sizeof(path), "%s", info.dli_fname);
     else
-        (void)dl_iterate_phdr(note_if_libcuda, path);
+        (void)ag_loaded_each(note_if_libcuda, path);
     /* RTLD_NOLOAD: the library is there already; this only gets us a handle to ask. */
     handle = *path ? dlopen(path, RTLD_LAZY | RTLD_NOLOAD) : NULL;
     found_in = handle ? handle : RTLD_NEXT;

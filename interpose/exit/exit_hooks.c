@@ -21,7 +21,28 @@
 #include "interpose/hooks/entry.h"
 #include "interpose/lifecycle.h"
 
-#define NEXT(name) ((__typeof__(&name))find(#name))
+#define NEXT(name) ((__typeof__(&name))next(NEXT_##name, #name))
+
+enum {
+    NEXT_execve,
+    NEXT_execv,
+    NEXT_execvp,
+    NEXT_execvpe,
+    NEXT_fexecve,
+    N_NEXT,
+};
+
+/* libc's own, found as the library is loaded: a child by vfork, or in a signal handler, may exec
+ * while another thread has the loader's lock. */
+static void *found_early[N_NEXT];
+
+void ag_exit_hooks_begin(void)
+{
+    static const char *const names[N_NEXT] = {"execve", "execv", "execvp", "execvpe", "fexecve"};
+
+    for (unsigned i = 0; i < N_NEXT; i++)
+        found_early[i] = ag_real_dlsym(RTLD_NEXT, names[i]);
+}
 
 struct search {
     const char *name;
@@ -35,7 +56,8 @@ static void search_on(void *argument)
     search->found = ag_real_dlsym(RTLD_NEXT, search->name);
 }
 
-/* Who leaves may be a signal handler with less stack than the loader takes for a look-up. */
+/* Before our constructor has run. Who leaves may be a signal handler with less stack than the
+ * loader takes for a look-up. */
 static void *find(const char *name)
 {
     struct search search = {name, NULL};
@@ -44,6 +66,11 @@ static void *find(const char *name)
     if (!search.found)
         search_on(&search);
     return search.found;
+}
+
+static void *next(unsigned which, const char *name)
+{
+    return found_early[which] ? found_early[which] : find(name);
 }
 
 /* Before an exec that may start something. */

@@ -22,7 +22,7 @@ static inline int enter(enum ag_hook hook)
         (void)ag_entry_start();
         launches = atomic_load_explicit(&ag_entry_launches, memory_order_acquire);
     }
-    if (launches == AG_LAUNCHES_PASSED)
+    if (launches <= AG_LAUNCHES_PASSED)
         return AG_LAUNCHES_PASSED;
     ag_stats_hit(hook);
     ag_entry_depth = 1;

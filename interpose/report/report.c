@@ -196,6 +196,11 @@ static bool nothing_came(void)
     return true;
 }
 
+bool ag_report_is_empty(void)
+{
+    return in_child && nothing_came();
+}
+
 /* --- where it goes --- */
 
 /* Brings the report to `path`, NULL for stderr, in the form that `where` asks for. */
@@ -252,7 +257,7 @@ int ag_report_write(const struct ag_options *options, const char *ended_by)
 
     snprintf(head->ended_by, sizeof(head->ended_by), "%s", ended_by);
     *head->kept_because = '\0';
-    if (!strcmp(where, "off") || (in_child && nothing_came()))
+    if (!strcmp(where, "off") || ag_report_is_empty())
         return 0;
     result = render_and_deliver(where, path, true, why, sizeof(why));
     if (!result)

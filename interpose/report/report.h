@@ -23,6 +23,8 @@ int ag_report_write_to(const char *where);
  * the process id appended. */
 void ag_report_begin_child(void);
 bool ag_report_is_in_child(void);
+/* Is it a child of which no call came? There is nothing to tell. */
+bool ag_report_is_empty(void);
 /* Does this process have a GPU's device file open? */
 bool ag_report_gpu_is_open(void);
 

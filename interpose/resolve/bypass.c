@@ -8,7 +8,7 @@
  *
  * Delicate, because it reads other people's tables. The rules of this file:
  * - nothing outside a loaded, readable segment of the object is read, whatever its tables say;
- * - within dl_iterate_phdr, which holds a lock of the loader, no other function of the loader is
+ * - within ag_loaded_each(), which holds a lock of the loader, no other function of the loader is
  *   called;
  * - the number of relocations looked at is bounded, and libraries that import nothing of interest
  *   are left out: reading all of a large library's relocations takes milliseconds. */
@@ -19,13 +19,13 @@
 
 #include <dlfcn.h>
 #include <elf.h>
-#include <link.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "interpose/base/loaded.h"
 #include "interpose/driver/driver.h"
 #include "interpose/driver/symbols.h"
 #include "interpose/report/stats.h"
@@ -392,9 +392,9 @@ void ag_bypass_look(void)
 {
     struct search search = {.n_left = MOST_RELOCATIONS};
 
-    (void)dl_iterate_phdr(note_places, &search);
+    (void)ag_loaded_each(note_places, &search);
     if (search.places.n_driver)
-        (void)dl_iterate_phdr(look_into, &search);
+        (void)ag_loaded_each(look_into, &search);
 }
 
 /* --- while the program runs, for replay --- */
@@ -519,8 +519,8 @@ static int count(struct dl_phdr_info *info, size_t size, void *data)
 static void look_at_new(struct look *look)
 {
     known.incomplete = false;
-    (void)dl_iterate_phdr(note_places, &look->search);
-    (void)dl_iterate_phdr(find_new, look);
+    (void)ag_loaded_each(note_places, &look->search);
+    (void)ag_loaded_each(find_new, look);
     for (unsigned i = 0; i < look->n_unknown && !look->any; i++) {
         look->any = ag_driver_symbol(look->unknown[i].symbol) != NULL;
         look->found = look->unknown[i];
@@ -535,7 +535,7 @@ bool ag_bypass_find(enum ag_bypass_verdict (*judge)(const char *symbol),
 
     if (atomic_flag_test_and_set_explicit(&known.busy, memory_order_acquire))
         return false; /* the thread that looks now tells */
-    (void)dl_iterate_phdr(count, &changed);
+    (void)ag_loaded_each(count, &changed);
     if (changed) {
         look = (struct look){.judge = judge};
         look_at_new(&look);

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 
+#include "interpose/api/allograft.h"
 #include "tests/common/say.h"
 #include "tests/preload/lookup/workload.h"
 
@@ -43,12 +44,24 @@ static void say_owner(void *where, const char *name)
     say("%s belongs to %s", name, file);
 }
 
+/* Before there is a driver: nothing may be settled by that. */
+static void mark_early(void)
+{
+    const struct allograft_api *(*get)(uint32_t) = dlsym(RTLD_DEFAULT, "allograft_get_api");
+
+    if (get)
+        (void)get(ALLOGRAFT_API_VERSION)->mark("early");
+}
+
 int main(int argc, char **argv)
 {
     int global = argc > 1 && strcmp(argv[1], "default") == 0;
-    void *where = dlopen("libcuda.so.1", RTLD_NOW | (global ? RTLD_GLOBAL : RTLD_LOCAL));
     struct calls calls;
+    void *where;
 
+    if (argc > 1 && strcmp(argv[1], "marked") == 0)
+        mark_early();
+    where = dlopen("libcuda.so.1", RTLD_NOW | (global ? RTLD_GLOBAL : RTLD_LOCAL));
     if (where == NULL) {
         say("no libcuda.so.1: %s", dlerror());
         return 97;

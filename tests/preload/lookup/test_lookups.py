@@ -45,6 +45,9 @@ class Lookups(Case):
     def test_dlsym_by_handle(self):
         self.through(program('preload_lookup_dlsym'), 'dlsym')
 
+    def test_a_mark_before_the_driver(self):
+        self.through([program('preload_lookup_dlsym'), 'marked'], 'dlsym')
+
     def test_dlsym_by_default(self):
         # What is exported is found first, as by a program linked with the driver: launches too,
         # which jump on.

@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <link.h>
 #include <pthread.h>
 #include <signal.h>
 #include <spawn.h>
@@ -152,6 +153,96 @@ static void fork_busy(void)
         say_child(child);
     }
     __atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
+    for (int i = 0; i < 3; i++)
+        OK(pthread_join(threads[i], NULL));
+}
+
+static int look_slowly(struct dl_phdr_info *info, size_t size, void *unused)
+{
+    (void)info, (void)size, (void)unused;
+    for (volatile int i = 0; i < 2000; i++)
+        ;
+    return 0;
+}
+
+static void *look_around(void *stop)
+{
+    while (!__atomic_load_n((int *)stop, __ATOMIC_RELAXED))
+        (void)dl_iterate_phdr(look_slowly, NULL);
+    return NULL;
+}
+
+/* What another thread holds of the loader's locks stays taken in a child, which then may end but
+ * not look anything up. */
+static void fork_and_end(int n)
+{
+    for (int i = 0; i < n; i++) {
+        pid_t child = begin_child();
+
+        if (!child) {
+            (void)alarm(20); /* it is to hang no longer than that */
+            if (i % 3 == 0)
+                _exit(5);
+            if (i % 3 == 1)
+                exit(5);
+            execlp("true", "true", NULL);
+        }
+        say_child(child);
+    }
+}
+
+static void fork_looking(void)
+{
+    pthread_t thread;
+    int stop = 0;
+
+    OK(pthread_create(&thread, NULL, look_around, &stop));
+    fork_and_end(9);
+    open_and_work(1);
+    fork_and_end(9);
+    __atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
+    OK(pthread_join(thread, NULL));
+}
+
+struct loading {
+    CUcontext context;
+    int stop;
+};
+
+static void *load_code(void *data)
+{
+    static const char image[64] = "any bytes";
+    struct loading *loading = data;
+    CUmodule module;
+
+    OK(cuCtxSetCurrent(loading->context));
+    while (!__atomic_load_n(&loading->stop, __ATOMIC_RELAXED)) {
+        OK(cuModuleLoadData(&module, image));
+        OK(cuModuleUnload(module));
+    }
+    return NULL;
+}
+
+/* A thread that loads code makes us look around. */
+static void fork_loading(void)
+{
+    struct loading loading = {0};
+    pthread_t threads[3];
+
+    open_and_work(1);
+    OK(cuCtxGetCurrent(&loading.context));
+    for (int i = 0; i < 3; i++)
+        OK(pthread_create(&threads[i], NULL, load_code, &loading));
+    for (int i = 0; i < 100; i++) {
+        pid_t child = begin_child();
+
+        if (!child) {
+            (void)alarm(20);
+            _exit(5);
+        }
+        say_child(child);
+    }
+    __atomic_store_n(&loading.stop, 1, __ATOMIC_RELAXED);
     for (int i = 0; i < 3; i++)
         OK(pthread_join(threads[i], NULL));
 }
@@ -435,6 +526,10 @@ static bool lives_as_child(const char *way)
         fork_idle();
     else if (!strcmp(way, "fork_busy"))
         fork_busy();
+    else if (!strcmp(way, "fork_looking"))
+        fork_looking();
+    else if (!strcmp(way, "fork_loading"))
+        fork_loading();
     else if (!strcmp(way, "spawn"))
         spawned();
     else if (!strcmp(way, "daemon"))

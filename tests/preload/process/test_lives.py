@@ -29,6 +29,10 @@ class Lives(Case):
         for _, result in self.same([LIFE, 'fork_busy'], variants=POLICIES, settings=SETTINGS):
             self.assertEqual(result.out.count('exited 1 with 7'), 30)
 
+    def test_fork_beside_the_loader(self):
+        for way in ('fork_looking', 'fork_loading'):
+            self.same([LIFE, way], variants=[{}, {'ALLOGRAFT_POLICY': 'pool'}], settings=SETTINGS)
+
     def test_a_child_that_asks_has_its_own_report(self):
         result = preloaded([LIFE, 'fork_asks'])
         hits = sorted(r['coverage']['hooks']['cuMemAlloc_v2'] for r in result.reports())
