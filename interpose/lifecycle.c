@@ -141,7 +141,7 @@ static void before_fork(void)
 
 static void after_fork(void)
 {
-    ag_loaded_after_fork();
+    ag_loaded_forked();
     if (fork_has_beginning)
         pthread_mutex_unlock(&beginning.mutex);
     fork_has_beginning = false;
@@ -166,16 +166,16 @@ static void devices_begin_child(void)
  * report, since it replaces the counters that the others write to. A module that has something to
  * reset has a row here, or is called by one that has (tests/contract/children.py). */
 static void (*const children[])(void) = {
-    ag_slots_begin_child,      ag_report_begin_child,     ag_map_begin_child,
-    ag_holders_begin_child,    ag_trace_begin_child,      ag_context_begin_child,
-    ag_green_begin_child,      ag_ledger_begin_child,     ag_private_begin_child,
-    ag_api_begin_child,        ag_free_begin_child,       ag_helper_begin_child,
-    ag_app_pools_begin_child,  ag_spill_begin_child,      ag_inject_begin_child,
-    ag_guard_begin_child,      ag_paged_begin_child,      ag_residency_begin_child,
-    ag_params_begin_child,     ag_func_attrs_begin_child, ag_replay_begin_child,
-    ag_ipc_export_begin_child, ag_ipc_import_begin_child, ag_app_graphs_begin_child,
-    ag_budget_begin_child,     ag_cache_begin_child,      ag_slab_begin_child,
-    ag_caller_begin_child,     devices_begin_child,
+    ag_loaded_begin_child,     ag_slots_begin_child,      ag_report_begin_child,
+    ag_map_begin_child,        ag_holders_begin_child,    ag_trace_begin_child,
+    ag_context_begin_child,    ag_green_begin_child,      ag_ledger_begin_child,
+    ag_private_begin_child,    ag_api_begin_child,        ag_free_begin_child,
+    ag_helper_begin_child,     ag_app_pools_begin_child,  ag_spill_begin_child,
+    ag_inject_begin_child,     ag_guard_begin_child,      ag_paged_begin_child,
+    ag_residency_begin_child,  ag_params_begin_child,     ag_func_attrs_begin_child,
+    ag_replay_begin_child,     ag_ipc_export_begin_child, ag_ipc_import_begin_child,
+    ag_app_graphs_begin_child, ag_budget_begin_child,     ag_cache_begin_child,
+    ag_slab_begin_child,       ag_caller_begin_child,     devices_begin_child,
 };
 
 /* The driver does not work in a forked child if the parent had it in use, and all metadata is the
@@ -206,11 +206,12 @@ static void after_fork_in_child(void)
     beginning.mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
     is_beginning = fork_has_beginning = false;
     is_forked = true;
-    ag_loaded_begin_child();
-    if (atomic_load(&ag_entry_state) == AG_ENTRY_NEW)
-        ag_entry_depth = 0;
-    else
+    if (atomic_load(&ag_entry_state) != AG_ENTRY_NEW) {
         begin_child();
+        return;
+    }
+    ag_entry_depth = 0;
+    ag_loaded_begin_child();
 }
 
 /* How much a pool keeps is a question only where there is one; and only a pool takes memory back

@@ -16,7 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define TURN_TIMEOUT_S 1
+#define LOOKING_TIMEOUT_S 1
 
 /* As glibc's struct dl_find_object, which older headers do not have, begins; with room for the
  * rest. */
@@ -80,23 +80,23 @@ static _Thread_local bool fork_has_it;
 
 /* Not for ever: who has it may wait for the loader's lock, which this thread has while it looks
  * around by itself and calls the driver. */
-static bool take_turn(void)
+static bool take_looking(void)
 {
     struct timespec until;
 
     if (!pthread_mutex_trylock(&looking))
         return true;
     (void)clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += TURN_TIMEOUT_S;
+    until.tv_sec += LOOKING_TIMEOUT_S;
     return !pthread_mutex_timedlock(&looking, &until);
 }
 
 int ag_loaded_each(ag_loaded_look *look, void *data)
 {
-    bool has_turn = take_turn();
+    bool has_it = take_looking();
     int result = dl_iterate_phdr(look, data);
 
-    if (has_turn)
+    if (has_it)
         pthread_mutex_unlock(&looking);
     return result;
 }
@@ -106,7 +106,7 @@ void ag_loaded_before_fork(const struct timespec *until)
     fork_has_it = !pthread_mutex_timedlock(&looking, until);
 }
 
-void ag_loaded_after_fork(void)
+void ag_loaded_forked(void)
 {
     if (fork_has_it)
         pthread_mutex_unlock(&looking);

@@ -16,7 +16,7 @@ int ag_loaded_each(ag_loaded_look *look, void *data);
 /* Around a fork. `until`, of CLOCK_REALTIME: who looks may wait for a lock of the loader's that the
  * forking thread has. */
 void ag_loaded_before_fork(const struct timespec *until);
-void ag_loaded_after_fork(void);
+void ag_loaded_forked(void);
 void ag_loaded_begin_child(void);
 
 struct ag_loaded {

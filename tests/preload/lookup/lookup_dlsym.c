@@ -44,7 +44,7 @@ static void say_owner(void *where, const char *name)
     say("%s belongs to %s", name, file);
 }
 
-/* Before there is a driver: nothing may be settled by that. */
+/* Before there is a driver: nobody may conclude that there is none. */
 static void mark_early(void)
 {
     const struct allograft_api *(*get)(uint32_t) = dlsym(RTLD_DEFAULT, "allograft_get_api");
