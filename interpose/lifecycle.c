@@ -509,7 +509,7 @@ static void report_once(const char *ended_by)
 {
     if (options.disable || !*ag_driver_path() || atomic_exchange(&reported, true))
         return;
-    /* A child that has nothing to tell does not ask the loader, whose locks may be taken for ever. */
+    /* A child that has nothing to tell does not ask the loader, whose lock may stay taken. */
     if (strcmp(options.stats.text, "off") && !ag_report_is_empty())
         ag_bypass_look();
     ag_trace_finish(ended_by);
