@@ -194,15 +194,6 @@ bool ag_pressure_make_room(struct ag_device *device, size_t bytes)
     return true;
 }
 
-static void trim(struct ag_device *device)
-{
-    CUstreamCaptureMode previous = ag_capture_relax();
-
-    ag_pool_trim(device);
-    ag_app_pools_trim(device);
-    ag_capture_restore(previous);
-}
-
 void ag_pressure_relieve(struct ag_device *device)
 {
     struct room room = {device, UINT64_MAX};
@@ -211,7 +202,8 @@ void ag_pressure_relieve(struct ag_device *device)
         (void)ag_guard_relieve(device);
     ag_context_each(give_up_cached, &room);
     wait_for_frees(AG_STAT_WAITED_PRESSURE);
-    trim(device);
+    ag_pool_trim(device);
+    ag_app_pools_trim(device);
     if (device->limit == UINT64_MAX && !device->is_integrated)
         set_tight(device, true); /* by the call that is to follow */
     ag_trace_step(AG_STAT_LADDER_TRIM, device->ordinal, 0);

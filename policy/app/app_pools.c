@@ -17,6 +17,7 @@
 #include "interpose/base/threads/lock.h"
 #include "interpose/base/threads/wait.h"
 #include "interpose/driver/driver.h"
+#include "policy/backends/backend.h"
 #include "policy/contexts/context.h"
 #include "policy/order/capture.h"
 
@@ -586,12 +587,12 @@ uint64_t ag_app_pools_held(const struct ag_device *device)
 
 void ag_app_pools_trim(const struct ag_device *device)
 {
-    unsigned n = keep.value && ag_cu.cuMemPoolTrimTo ? n_rows() : 0;
+    unsigned n = keep.value ? n_rows() : 0;
 
     for (unsigned i = 0; i < n; i++) {
         CUmemoryPool pool = table.rows[i].handle;
 
         if (pool && is_on(i, device->ordinal) && table.rows[i].keep == KEEP_RAISED)
-            (void)ag_cu.cuMemPoolTrimTo(pool, 0);
+            ag_pool_give_idle_back(pool);
     }
 }

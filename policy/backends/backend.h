@@ -30,7 +30,9 @@ bool ag_pool_ready(struct ag_device *device);
 /* From our pool of the context's device, or from another pool. */
 CUresult ag_pool_allocate(struct ag_context *context, CUmemoryPool pool, size_t bytes,
                           CUdeviceptr *ret_address, size_t *ret_size);
-/* Gives what our pools hold unused back to the device. */
+/* Gives what the pool holds unused back to the device: any pool, also during a capture. */
+void ag_pool_give_idle_back(CUmemoryPool pool);
+/* The same, of our pools. */
 void ag_pool_trim(struct ag_device *device);
 /* The same, of the pool that is not managed. */
 void ag_pool_trim_own(struct ag_device *device);

@@ -138,15 +138,21 @@ static bool has_pool(struct ag_device *device)
     return ag_once_is_done(&device->pool_state);
 }
 
-void ag_pool_trim_own(struct ag_device *device)
+void ag_pool_give_idle_back(CUmemoryPool pool)
 {
     CUstreamCaptureMode previous;
 
-    if (!has_pool(device) || !ag_cu.cuMemPoolTrimTo)
+    if (!ag_cu.cuMemPoolTrimTo)
         return;
     previous = ag_capture_relax();
-    (void)ag_cu.cuMemPoolTrimTo(device->pool, 0);
+    (void)ag_cu.cuMemPoolTrimTo(pool, 0);
     ag_capture_restore(previous);
+}
+
+void ag_pool_trim_own(struct ag_device *device)
+{
+    if (has_pool(device))
+        ag_pool_give_idle_back(device->pool);
 }
 
 void ag_pool_trim(struct ag_device *device)

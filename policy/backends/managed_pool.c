@@ -88,8 +88,8 @@ bool ag_managed_pool_is_of(struct ag_device *device, CUmemoryPool pool)
 
 void ag_managed_pool_trim(struct ag_device *device)
 {
-    if (ag_managed_pool_exists(device) && ag_cu.cuMemPoolTrimTo)
-        (void)ag_cu.cuMemPoolTrimTo(device->managed_pool, 0);
+    if (ag_managed_pool_exists(device))
+        ag_pool_give_idle_back(device->managed_pool);
 }
 
 void ag_managed_pool_begin_child(struct ag_device *device)

@@ -312,11 +312,32 @@ static void waits(void)
     OK(cuMemFree(stays));
 }
 
+/* Memory of the device without an address. */
+static CUresult create(int device, size_t bytes, CUmemGenericAllocationHandle *ret_handle)
+{
+    const CUmemAllocationProp shape = {
+        CU_MEM_ALLOCATION_TYPE_PINNED,
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device}};
+
+    return cuMemCreate(ret_handle, bytes, &shape, 0);
+}
+
+/* One kernel after another, the last of which fills with 6 + n. */
+static CUgraph chain(CUstream stream, CUdeviceptr p, unsigned n)
+{
+    CUgraph graph;
+
+    OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+    for (unsigned i = 0; i < n; i++)
+        launch_fill(stream, p, 4, 7 + i);
+    OK(cuStreamEndCapture(stream, &graph));
+    return graph;
+}
+
 /* What a free keeps is given back for whoever asks for memory of that device. */
 static void full_elsewhere(void)
 {
     const CUmemLocation device = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 1};
-    const CUmemAllocationProp shape = {CU_MEM_ALLOCATION_TYPE_PINNED, .location = device};
     const CUmemPoolProps kind = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = device};
     CUmemGenericAllocationHandle handle;
     CUcontext home, other;
@@ -326,8 +347,7 @@ static void full_elsewhere(void)
     OK(cuCtxGetCurrent(&home));
     OK(cuDevicePrimaryCtxRetain(&other, 1));
     OK(cuCtxSetCurrent(other));
-    OK(cuMemFree(get(64)));
-    OK(cuMemFree(get(64)));
+    begin_churn();
     (void)get(20 * MIB);
     for (unsigned turn = 0; turn < 3; turn++) {
         OK(cuCtxSetCurrent(other));
@@ -338,30 +358,33 @@ static void full_elsewhere(void)
             SAY_CODE("a pool's", cuMemAllocFromPoolAsync(&p, 38 * MIB, pool, NULL));
             continue;
         }
-        SAY_CODE("without an address", cuMemCreate(&handle, 38 * MIB, &shape, 0));
+        SAY_CODE("without an address", create(1, 38 * MIB, &handle));
         OK(cuMemRelease(handle));
     }
+}
+
+/* Takes 20 MiB, and keeps 12 beside them. */
+static void take_and_keep(void)
+{
+    begin_churn();
+    (void)get(20 * MIB);
+    OK(cuMemFree(get(12 * MIB)));
 }
 
 /* Small blocks, or memory without an address, fill the card up to what a free keeps of it. */
 static void full_of(bool handles)
 {
-    const CUmemAllocationProp shape = {CU_MEM_ALLOCATION_TYPE_PINNED,
-                                       .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
     CUmemGenericAllocationHandle handle;
     size_t left, total;
     CUdeviceptr p;
 
-    OK(cuMemFree(get(64)));
-    OK(cuMemFree(get(64)));
-    (void)get(20 * MIB);
-    OK(cuMemFree(get(12 * MIB)));
+    take_and_keep();
     OK(cuMemGetInfo(&left, &total));
     p = get(64);
     for (; !handles && left >= 14 * MIB; left -= 4 * KIB)
         (void)get(4 * KIB);
     for (; left >= 16 * MIB; left -= 2 * MIB)
-        OK(cuMemCreate(&handle, 2 * MIB, &shape, 0));
+        OK(create(0, 2 * MIB, &handle));
     launch_fill(NULL, p, 4, 7);
     say("%u wrong", count_wrong(p, 4, 7));
 }
@@ -369,31 +392,21 @@ static void full_of(bool handles)
 /* The driver uploads it then. */
 static void full_graph(void)
 {
-    const CUmemAllocationProp shape = {CU_MEM_ALLOCATION_TYPE_PINNED,
-                                       .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
     CUmemGenericAllocationHandle handle;
     CUstream stream;
     CUgraphExec exec;
-    CUgraph graph;
     CUdeviceptr p;
     size_t left, total;
 
-    OK(cuMemFree(get(64)));
-    OK(cuMemFree(get(64)));
-    (void)get(20 * MIB);
-    OK(cuMemFree(get(12 * MIB)));
+    take_and_keep();
     p = get(64);
     OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     launch_fill(stream, p, 4, 7);
     OK(cuStreamSynchronize(stream));
     OK(cuMemGetInfo(&left, &total));
     for (; left >= 14 * MIB; left -= 2 * MIB)
-        OK(cuMemCreate(&handle, 2 * MIB, &shape, 0));
-    OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
-    for (unsigned i = 0; i < 8; i++)
-        launch_fill(stream, p, 4, 7 + i);
-    OK(cuStreamEndCapture(stream, &graph));
-    OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+        OK(create(0, 2 * MIB, &handle));
+    OK(cuGraphInstantiateWithFlags(&exec, chain(stream, p, 8), 0));
     SAY_CODE("launched", cuGraphLaunch(exec, stream));
     OK(cuStreamSynchronize(stream));
     say("%u wrong", count_wrong(p, 4, 14));
@@ -438,12 +451,12 @@ static void full_in_capture(void)
         OK(cuMemFree(p));
         OK(cuStreamBeginCapture(stream, modes[way]));
         launch_fill(stream, stays, 4, 7 + way);
-        if (way == 1)
+        if (way == 1) {
             (void)ask_for_more(&asked);
-        else
-            pthread_create(&thread, NULL, ask_for_more, &asked);
-        if (way != 1)
-            pthread_join(thread, NULL);
+        } else {
+            OK(pthread_create(&thread, NULL, ask_for_more, &asked));
+            OK(pthread_join(thread, NULL));
+        }
         SAY_CODE("asked", asked.code);
         SAY_CODE("ended", cuStreamEndCapture(stream, &graph));
         if (asked.code == CUDA_SUCCESS) {
@@ -485,26 +498,13 @@ static void *let_go(void *unused)
     return NULL;
 }
 
-static CUgraph chain(CUstream stream, CUdeviceptr p, unsigned n)
-{
-    CUgraph graph;
-
-    OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
-    while (n--)
-        launch_fill(stream, p, 4, 1);
-    OK(cuStreamEndCapture(stream, &graph));
-    return graph;
-}
-
 /* Until nothing more than a page is left. */
 static void fill_up(CUgraph small, CUgraph large)
 {
-    const CUmemAllocationProp shape = {CU_MEM_ALLOCATION_TYPE_PINNED,
-                                       .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
     CUmemGenericAllocationHandle handle;
     CUgraphExec exec;
 
-    while (room() >= 2 * MIB && cuMemCreate(&handle, 2 * MIB, &shape, 0) == CUDA_SUCCESS)
+    while (room() >= 2 * MIB && create(0, 2 * MIB, &handle) == CUDA_SUCCESS)
         ;
     while (room() >= 60 * KIB && cuGraphInstantiateWithFlags(&exec, large, 0) == CUDA_SUCCESS)
         ;
@@ -549,15 +549,13 @@ static void capture_beside(void)
 /* Before there is a driver to speak of: what is refused then leaves nothing behind. */
 static void create_early(void)
 {
-    const CUmemAllocationProp shape = {CU_MEM_ALLOCATION_TYPE_PINNED,
-                                       .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
     CUmemGenericAllocationHandle handle;
 
-    SAY_CODE("early", cuMemCreate(&handle, 2 * MIB, &shape, 0));
+    SAY_CODE("early", create(0, 2 * MIB, &handle));
     device_open();
     for (unsigned i = 0; i < 20; i++)
         OK(cuMemFree(get(MIB)));
-    SAY_CODE("late", cuMemCreate(&handle, 2 * MIB, &shape, 0));
+    SAY_CODE("late", create(0, 2 * MIB, &handle));
 }
 
 /* The driver refuses, and nothing else changes. */
@@ -567,8 +565,7 @@ static void destroy_primary(void)
     CUcontext context;
     size_t size;
 
-    OK(cuMemFree(get(64)));
-    OK(cuMemFree(get(64)));
+    begin_churn();
     small = get(4 * KIB);
     large = get(4 * MIB);
     launch_fill(NULL, small, 4, 7);
