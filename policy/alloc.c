@@ -176,10 +176,10 @@ struct plan {
 };
 
 /* Native memory that a process with an IPC handle may ask for is the driver's, as long as nothing
- * is known of the program but that it allocates, or once it has shared some. */
+ * is known of the program but that it allocates a little, or once it has shared some. */
 static bool is_cut_natively(const struct ag_device *device)
 {
-    return ag_churn_is_on(&device->churn) && !ag_churn_is_shared();
+    return ag_churn_cuts(&device->churn) && !ag_churn_is_shared();
 }
 
 /* Are blocks of that descriptor and of `size` (from ag_cache_block_size) cut from slabs? */
@@ -512,8 +512,11 @@ static CUresult take_fresh(struct ag_context *context, struct ag_mem_desc desc, 
             return take_cached(context, *ret_block);
     }
     ag_stats_add(AG_STAT_CACHE_MISS, 1);
-    if (desc.source == AG_SOURCE_CACHED)
+    if (desc.source == AG_SOURCE_CACHED) {
         ag_churn_missed(&context->device->churn, size);
+        if (piece <= ag_slab_largest())
+            ag_churn_small(&context->device->churn);
+    }
     return take_with_room_left(context, desc, size, ret_block);
 }
 
@@ -1133,13 +1136,14 @@ __attribute__((noinline)) static CUresult free_native(struct ag_block *block, bo
 static inline bool is_freed_natively(struct ag_block *block)
 {
     struct ag_device *device = block->context->device;
+    bool keeps;
 
     if (block->desc.source != AG_SOURCE_CACHED)
         return block->desc.source == AG_SOURCE_NATIVE || block->desc.source == AG_SOURCE_PAGED;
+    keeps = ag_churn_keeps(&device->churn);
     if (ag_block_slab(block))
         return false;
-    if (!ag_churn_keeps(&device->churn) || !ag_cache_is_block_size(block->size) ||
-        ag_block_export_number(block))
+    if (!keeps || !ag_cache_is_block_size(block->size) || ag_block_export_number(block))
         return true;
     if (block->size <= cache_limit(device))
         return false;

@@ -9,6 +9,7 @@
  *     slabs async        freed in stream order
  *     slabs threads N    N threads that come and go, each with a few blocks
  *     slabs codes N      N allocations of 4 KiB, what each returns
+ *     slabs cold N       N small blocks before anything is freed, then all are
  *     slabs advice       cuMemAdvise of one small block
  *     slabs mixed        sizes below and above what is cut, freed in another order */
 #include <pthread.h>
@@ -389,6 +390,30 @@ static void codes(unsigned n)
         SAY_CODE("alloc", cuMemAlloc(&p, 4096));
 }
 
+static void cold(unsigned n)
+{
+    CUdeviceptr blocks[1000], base;
+    unsigned n_wrong = 0;
+    size_t bytes;
+
+    if (n > 1000)
+        n = 1000;
+    for (uint32_t i = 0; i < n; i++) {
+        blocks[i] = get(512 + i % 7 * 1000);
+        OK(cuMemsetD32(blocks[i], i, 128));
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t word;
+
+        OK(cuMemcpyDtoH(&word, blocks[i] + 508, sizeof(word)));
+        OK(cuMemGetAddressRange(&base, &bytes, blocks[i] + 511));
+        n_wrong += word != i || base != blocks[i];
+        OK(cuMemFree(blocks[i]));
+        SAY_CODE("again", cuMemFree(blocks[i]));
+    }
+    say("wrong: %u", n_wrong);
+}
+
 static void advice(void)
 {
     CUmemLocation here = {.type = CU_MEM_LOCATION_TYPE_DEVICE};
@@ -450,7 +475,8 @@ int main(int argc, char **argv)
     unsigned n = argc > 2 ? (unsigned)strtoul(argv[2], NULL, 10) : 0;
 
     context = device_open();
-    if (strcmp(part, "codes") != 0) /* what that is told is of a process that has just begun */
+    if (strcmp(part, "codes") != 0 &&
+        strcmp(part, "cold") != 0) /* what that is told is of a process that has just begun */
         churn();
     if (!strcmp(part, "answers"))
         answers();
@@ -472,6 +498,8 @@ int main(int argc, char **argv)
         threads(n);
     else if (!strcmp(part, "codes"))
         codes(n);
+    else if (!strcmp(part, "cold"))
+        cold(n);
     else if (!strcmp(part, "advice"))
         advice();
     else

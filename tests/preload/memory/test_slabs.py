@@ -24,7 +24,7 @@ def slabs(*command, **settings):
 
 class Slabs(Case):
     def test_as_natively(self):
-        for part in (['answers'], ['sync'], ['sync-in-capture'], ['contexts'], ['captures'], ['async'], ['mixed'], ['threads', '64']):
+        for part in (['answers'], ['sync'], ['sync-in-capture'], ['contexts'], ['captures'], ['async'], ['mixed'], ['threads', '64'], ['cold', '300']):
             self.same([COMMAND] + part, EXACT + MORE, drop=kinds)
 
     def test_they_are_used(self):
@@ -65,6 +65,13 @@ class Slabs(Case):
             self.assertLessEqual(slabs('answers', ALLOGRAFT_POLICY=policy)['peak_bytes'], 8 << 20)
             # 16 threads at a time, with 6 KiB each.
             self.assertLessEqual(slabs('threads', '320', ALLOGRAFT_POLICY=policy)['peak_bytes'], 2 << 20)
+
+    def test_many_before_anything_is_freed(self):
+        # By default the first 64 are the driver's own: a process that has no more would be slower by a slab.
+        for part, n, cut, made in (('codes', '64', 0, 0), ('codes', '300', 236, 1), ('cold', '300', 236, 1)):
+            said = slabs(part, n)
+            self.assertEqual((said['blocks_cut'], said['made']), (cut, made))
+        self.assertEqual(slabs('cold', '300', ALLOGRAFT_POLICY='native')['made'], 0)
 
     def test_room(self):
         small = {'SIM_MEMORY': '64MiB'}

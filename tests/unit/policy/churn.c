@@ -44,6 +44,21 @@ static void nothing_before_churn(void)
     CHECK(!ag_churn_wants_pool(&churn) && !churn.misses && churn.phase == AG_CHURN_FREED);
 }
 
+/* Many small blocks are worth slabs, in a program that frees nothing. */
+static void many_small_blocks(void)
+{
+    struct ag_churn churn = {0};
+
+    for (unsigned i = 0; i < AG_CHURN_MANY; i++) {
+        CHECK(!ag_churn_cuts(&churn));
+        ag_churn_allocates(&churn);
+        ag_churn_small(&churn);
+    }
+    CHECK(ag_churn_cuts(&churn) && !ag_churn_is_on(&churn) && !ag_churn_keeps(&churn));
+    ag_churn_begin_child(&churn);
+    CHECK(!ag_churn_cuts(&churn));
+}
+
 static void first_allocation_after_a_free(void)
 {
     struct ag_churn churn = {0};
@@ -100,6 +115,7 @@ int main(void)
 {
     ag_churn_configure(8000);
     nothing_before_churn();
+    many_small_blocks();
     first_allocation_after_a_free();
     costs_add_up();
     is_configured();
