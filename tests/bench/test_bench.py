@@ -55,8 +55,9 @@ class Bench(unittest.TestCase):
         shown, values = self.run_all("--trace", self.file("small.csv", TRACE))
         self.assertEqual(list(values), ["native", "allograft", "allograft pool", "allograft managed", "async"])
         figures = ["pair_512_ns", "pairs_65536_x2_per_s", "turn_more_ns", "cold_4096_ns", "live_100_ns",
-                   "hurried_wrong_words", "small trace_x1_ns", "small trace_x1_ms", "small trace_x16_ns",
-                   "small trace_x16_ms", "small trace_x1_wrong_words", "small trace_x1_asked_bytes"]
+                   "hurried_wrong_words", *(f"small trace_x{n}_{figure}" for n in (1, 16)
+                                            for figure in ("ns", "whole_ms", "again_ns")),
+                   "small trace_x1_wrong_words", "small trace_x1_asked_bytes"]
         for who, of_it in values.items():
             self.assertEqual(list(of_it), [f for f in figures if who != "async" or f != "hurried_wrong_words"], who)
             self.assertEqual(of_it["small trace_x1_asked_bytes"], [6000])
