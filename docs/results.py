@@ -216,6 +216,20 @@ def of_suite(data):
     return {"suite": "apps", "tables": tables}
 
 
+def of_tuned(data):
+    """tests/apps/tuned.py's tuned.json: what tune picked for each program, beside what was best."""
+    def cell(ratio):
+        return "-" if ratio is None else f"{ratio:.2f}x"
+
+    said = {True: "yes", False: "no", None: "nobody can say"}
+    rows = [[row["name"], row["pick"], cell(row["gain"]), row["best"] or "-", cell(row["best_ratio"]), said[row["right"]]]
+            for row in data if not row["trouble"]]
+    rows += [[row["name"], row["trouble"], "-", "-", "-", said[None]] for row in data if row["trouble"]]
+    columns = ["", "`allograft tune` picks", "times as fast in its runs", "the best when measured", "times as fast",
+               "as good as the best"]
+    return {"suite": "tuned", "tables": {}, "texts": {"tuned": {"columns": columns, "rows": rows}}}
+
+
 def of_bench(data):
     """tests/bench/run.py --out."""
     rows = {}
@@ -228,7 +242,7 @@ def of_bench(data):
 def taken(data, given):
     """A file of ours, whichever program wrote `data`; `given` says what it does not."""
     if isinstance(data, list):
-        run, data = of_suite(data), {}
+        run, data = of_tuned(data) if any("right" in row for row in data) else of_suite(data), {}
     else:
         run = dict(data) if "tables" in data else of_bench(data) if "values" in data else of_apps(data)
     machine = data.get("machine")

@@ -197,6 +197,19 @@ Between 3 us.
         self.assertIn("| default | 2 | 1.000x | 0.500x |\n| replay | 2 | 1.732x | 1.000x |", page.text)
         self.assertIn("Not measured; their output, or why there is none:\n\n- a/broken: natively it ended with 1\n- a/late: the same\n", page.text)
 
+    def test_what_tune_picks(self):
+        rows = [{"name": "a", "trouble": None, "pick": "pool", "way": "pool", "gain": 1.5, "best": "pool", "best_ratio": 1.44,
+                 "right": True},
+                {"name": "b", "trouble": "it ended with 3"} | dict.fromkeys(("best", "best_ratio", "right")),
+                {"name": "c", "trouble": None, "pick": "native", "way": "native", "gain": None, "best": None,
+                 "best_ratio": None, "right": None}]
+        run = self.results.taken(rows, WHERE)
+        self.assertEqual((run["suite"], run["texts"]["tuned"]["rows"]),
+                         ("tuned", [["a", "pool", "1.50x", "pool", "1.44x", "yes"],
+                                    ["c", "native", "-", "-", "-", "nobody can say"],
+                                    ["b", "it ended with 3", "-", "-", "-", "nobody can say"]]))
+        self.assertEqual(json.loads(self.results.written(run)), run)
+
     def test_what_is_not_said_is_asked_for(self):
         with self.assertRaisesRegex(ValueError, "it does not say its machine: give --machine"):
             self.results.taken(self.APP, {})
