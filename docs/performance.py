@@ -17,7 +17,8 @@ In the frame and in other pages a directive is a comment of its own, and what is
     text NAME                 a table of text
     slower                    every row with the library that is slower than natively
     runs                      the runs that the page is of
-    apps, bench               programs, and other allocators beside ours
+    apps                      programs
+    bench bench|traces        other allocators beside ours: the bench's own rows, and the traces that it played
 
 {table/row.column} in the prose is that figure. Another page has `<!-- figures: NAME -->`, for a table of the frame.
 """
@@ -87,7 +88,9 @@ class Page:
             return self.times_chart(name, lines)
         if kind == "text":
             return self.text_table(name)
-        return {"slower": self.slower, "apps": self.apps, "bench": self.bench, "runs": self.runs}[kind]()
+        if kind == "bench":
+            return self.bench(name)
+        return {"slower": self.slower, "apps": self.apps, "runs": self.runs}[kind]()
 
     # ---- tables of the suite -------------------------------------------------------------------
 
@@ -220,14 +223,15 @@ class Page:
             said += f"| {way} | {len(ratios)} | {statistics.geometric_mean(ratios):.3f}x | {min(ratios):.3f}x |\n"
         return said
 
-    def bench(self):
-        if "bench" not in self.results.newest:
+    def bench(self, table):
+        """`bench`, whose rows the bench has by itself, or `traces`, which it played."""
+        if table not in self.results.newest:
             return "Not measured yet.\n"
         rows, who = [], []
-        for name in self.results.run_of("bench")["tables"]["bench"]["rows"]:
+        for name in self.results.run_of(table)["tables"][table]["rows"]:
             if SAID_BY_OTHERS.search(name):
                 continue
-            row = self.results.row("bench/" + name)
+            row = self.results.row(f"{table}/{name}")
             who += [one for one in row if one not in who]
             peers = [figure for one, figure in row.items() if one not in OURS + ("native",)]
             ratio = None
@@ -240,14 +244,14 @@ class Page:
         others = [one for one in who if one != "allograft"]
         drawn = [(name, *(times(row["allograft"], row[one]) if one in row else None for one in others))
                  for ratio, name, row in rows if ratio is not None]
-        self.charts["bench.svg"] = (chart.draw_ratios, drawn, others, "times as good as Allograft (logarithmic)")
+        self.charts[table + ".svg"] = (chart.draw_ratios, drawn, others, "times as good as Allograft (logarithmic)")
         died = "".join(f"- `{one[0]}` died: `{' '.join(one[1:-1])}`: {one[-1]}\n"
-                       for one in self.results.run_of("bench").get("died", []))
+                       for one in self.results.run_of(table)["tables"][table].get("died", []))
         return markdown([["figure", *who, "Allograft against the best of the others"]] +
                         [[f"`{name}`", *(row[one].text() if one in row else "-" for one in who), gain(ratio) or "-"]
                          for ratio, name, row in rows]) + \
-            "\n" + self.results.provenance(["bench"]) + "\n" + ("\n" + died if died else "") + \
-            "\n![Other allocators beside Allograft](images/bench.svg)\n"
+            "\n" + self.results.provenance([table]) + "\n" + ("\n" + died if died else "") + \
+            f"\n![Other allocators beside Allograft](images/{table}.svg)\n"
 
     # ---- charts --------------------------------------------------------------------------------
 

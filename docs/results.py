@@ -232,11 +232,15 @@ def of_tuned(data):
 
 def of_bench(data):
     """tests/bench/run.py --out."""
-    rows = {}
+    tables = {}
     for contestant, figures in data["values"].items():
         for name, values in figures.items():
-            rows.setdefault(name, {})[contestant] = values
-    return {"suite": "bench", "iterations": data["iterations"], "died": data["died"], "tables": {"bench": {"rows": rows}}}
+            table = tables.setdefault("traces" if " trace_" in name else "bench", {"died": [], "rows": {}})
+            table["rows"].setdefault(name, {})[contestant] = values
+    for one in data["died"]:
+        table = "traces" if one[1] in ("trace", "checked") else "bench"
+        tables.setdefault(table, {"died": [], "rows": {}})["died"].append(one)
+    return {"suite": "bench", "iterations": data["iterations"], "tables": tables}
 
 
 def taken(data, given):

@@ -155,7 +155,7 @@ Between 3 us.
         {"way": "replay", "runs": 7, "seconds": 4.0, "spread": "3.900 to 4.100", "same": False, "timer": None}]}
     BENCH = {"machine": {"gpu": "NVIDIA H200, 580.1", "processors": 16, "date": "2026-01-02"}, "iterations": 2,
              "died": [["async", "hurried", "status 86"]], "values": {
-                 "native": {"pair_512_ns": [50000, 60000]}, "allograft": {"pair_512_ns": [200, 300], "x_per_s": [5, 5]},
+                 "native": {"pair_512_ns": [50000, 60000], "t trace_x1_ns": [7, 8]}, "allograft": {"pair_512_ns": [200, 300], "x_per_s": [5, 5]},
                  "rmm-pool": {"pair_512_ns": [100, 100], "x_per_s": [1, 1]}, "async": {"pair_512_ns": [400, 400]}}}
 
     def test_programs_and_other_allocators(self):
@@ -165,7 +165,7 @@ Between 3 us.
                          ("NVIDIA H200", "580.1", "2026-01-02", "def"))
         self.write("r/app.json", self.results.written(app))
         self.write("r/bench.json", self.results.written(bench))
-        page = self.performance.Page(self.results.Results(os.path.join(self.scratch, "r")), "<!-- apps -->\n<!-- bench -->\n")
+        page = self.performance.Page(self.results.Results(os.path.join(self.scratch, "r")), "<!-- apps -->\n<!-- bench bench -->\n<!-- bench traces -->\n")
         self.assertIn("| cloverleaf/bm4.in | 2 s (1.9 to 2.1) | 2.0x: 1 s (0.9 to 1.2) | 0.50x: 4 s (3.9 to 4.1) | "
                       "differs: replay |", page.text)
         self.assertIn("medians of 7 runs", page.text)
@@ -176,7 +176,8 @@ Between 3 us.
 | `x_per_s` | 5 /s | - | - | 1 /s | 5.0x |
 """, page.text)
         self.assertIn("- `async` died: `hurried`: status 86\n", page.text)
-        self.assertEqual(sorted(page.charts), ["apps.svg", "bench.svg"])
+        self.assertIn("| `t trace_x1_ns` | 7.5 ns (7 to 8) | - |\n", page.text)
+        self.assertEqual(sorted(page.charts), ["apps.svg", "bench.svg", "traces.svg"])
 
     def test_a_suite_of_programs(self):
         def row(name, *ratios, **more):
@@ -222,7 +223,7 @@ Between 3 us.
         for name in ("performance.py", "results.py", "chart.py"):
             shutil.copy(os.path.join(paths.root, "docs", name), docs)
         self.write("docs/performance.md.in", "# P\n<!-- table one | native | ours | times\nit | t/a_us\n-->\n"
-                   "<!-- chart a.svg A chart\nit | t/a_us\n-->\n<!-- apps -->\n<!-- bench -->\n")
+                   "<!-- chart a.svg A chart\nit | t/a_us\n-->\n<!-- apps -->\n<!-- bench bench -->\n<!-- bench traces -->\n")
         self.write("README.md", "before\n<!-- figures: one -->\nold\n<!-- end of figures -->\nafter\n")
         os.makedirs(os.path.join(docs, "images"))
         return docs
@@ -258,7 +259,7 @@ docs/images/a.svg: is not made of these results; run docs/performance.py with ma
         self.assertEqual(self.run_it(docs, "--check"), (0, ""))
         with open(os.path.join(self.scratch, "README.md"), encoding="utf-8") as file:
             self.assertIn("| it | 8.5 us (8 to 9) | 2.5 us (2 to 3) | 3.4x |", file.read())
-        for name in ("a.svg", "apps.svg", "bench.svg"):
+        for name in ("a.svg", "apps.svg", "bench.svg", "traces.svg"):
             with open(os.path.join(docs, "images", name), encoding="utf-8") as file:
                 self.assertIn("prefers-color-scheme: dark", file.read())
 
