@@ -30,9 +30,9 @@ def cloverleaf(*decks):
 
 # One parent serves all of PyTorch. torch_geometric (by its pyg_lib) and OpenMM begin with CUDA when they are imported, so
 # that each child does it for itself; and numba_bodies gives NumPy a name before it imports numba.
-TORCH = {"imports": ["torch", "transformers", "gpytorch"]}
-OPENMM = {"imports": ["numpy"], "reads": ["openmm_steps.py"], "noise": ["^stepping took"],
-          "timer": "stepping took ([0-9.]+) s"}
+STEPS = {"noise": ["^stepping took"], "timer": "stepping took ([0-9.]+) s"}
+TORCH = {"imports": ["torch", "transformers", "gpytorch"], **STEPS}
+OPENMM = {"imports": ["numpy"], "reads": ["openmm_steps.py"], **STEPS}
 
 PROGRAMS = {
     "hypre-ij": {"lists": "a",
@@ -130,8 +130,8 @@ PROGRAMS = {
         ("transformers_generate", "p", "", TORCH),
         ("geometric_graphs", "p", "", TORCH),
         ("gpytorch_regression", "p", "", TORCH),
-        ("cupy_heat", "p", "", {"imports": ["cupy"]}),
-        ("numba_bodies", "p", "", {"imports": ["numpy"]}),
+        ("cupy_heat", "p", "", {"imports": ["cupy"], **STEPS}),
+        ("numba_bodies", "p", "", {"imports": ["numpy"], **STEPS}),
         ("diffrax_orbits", "p", "", {"imports": ["jax", "diffrax"]}),
         ("openmm_gbsa", "p", "", OPENMM),
         ("openmm_pme", "p", "", OPENMM),

@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
 """A Gaussian process of gpytorch fitted to a curve."""
+import time
+
 import gpytorch
 import torch
 
@@ -25,11 +27,14 @@ def main():
     optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
     objective = gpytorch.mlls.ExactMarginalLogLikelihood(likelihood, model)
     for step in range(40):
+        if step == 5:
+            begun = time.perf_counter()
         optimizer.zero_grad()
         loss = -objective(model(x), y)
         loss.backward()
         optimizer.step()
         print(step, loss.item().hex())
+    print(f"stepping took {time.perf_counter() - begun:.4f} s")
     model.eval()
     likelihood.eval()
     with torch.no_grad():
