@@ -12,6 +12,7 @@
 #include "policy/contexts/green_context.h"
 #include "policy/ipc/ipc.h"
 #include "policy/order/drain.h"
+#include "policy/pressure.h"
 
 /* `caller`: of the hook; most often what allocates next. */
 static CUresult entered(CUresult result, const CUcontext *handle, CUdevice device,
@@ -55,31 +56,34 @@ AG_ENTRY CUresult cuCtxSetFlags(unsigned int flags)
 SETS_FLAGS(cuDevicePrimaryCtxSetFlags)
 SETS_FLAGS(cuDevicePrimaryCtxSetFlags_v2)
 
-AG_ENTRY CUresult cuCtxCreate_v2(CUcontext *handle, unsigned int flags, CUdevice device)
+/* A context takes memory of its device, which caches of ours may have. */
+static bool tries_again(CUresult result, CUdevice device)
 {
-    AG_ENTER(cuCtxCreate_v2, handle, flags, device);
-    note_flags(flags);
-    return ag_entry_leave(entered(ag_cu.cuCtxCreate_v2(handle, flags, device), handle, device,
-                                  __builtin_return_address(0)));
+    return result == CUDA_ERROR_OUT_OF_MEMORY && ag_pressure_relieve_for_call(ag_device_of(device));
 }
 
-AG_ENTRY CUresult cuCtxCreate_v3(CUcontext *handle, CUexecAffinityParam *affinity, int n,
-                                 unsigned int flags, CUdevice device)
-{
-    AG_ENTER(cuCtxCreate_v3, handle, affinity, n, flags, device);
-    note_flags(flags);
-    return ag_entry_leave(entered(ag_cu.cuCtxCreate_v3(handle, affinity, n, flags, device), handle,
-                                  device, __builtin_return_address(0)));
-}
+#define CREATES(symbol, parameters, ...)                                                     \
+    AG_ENTRY CUresult symbol parameters                                                      \
+    {                                                                                        \
+        CUresult result;                                                                     \
+                                                                                             \
+        AG_ENTER(symbol, __VA_ARGS__);                                                       \
+        note_flags(flags);                                                                   \
+        result = ag_cu.symbol(__VA_ARGS__);                                                  \
+        if (tries_again(result, device))                                                     \
+            result = ag_cu.symbol(__VA_ARGS__);                                              \
+        return ag_entry_leave(entered(result, handle, device, __builtin_return_address(0))); \
+    }
 
-AG_ENTRY CUresult cuCtxCreate_v4(CUcontext *handle, CUctxCreateParams *parameters,
-                                 unsigned int flags, CUdevice device)
-{
-    AG_ENTER(cuCtxCreate_v4, handle, parameters, flags, device);
-    note_flags(flags);
-    return ag_entry_leave(entered(ag_cu.cuCtxCreate_v4(handle, parameters, flags, device), handle,
-                                  device, __builtin_return_address(0)));
-}
+CREATES(cuCtxCreate_v2, (CUcontext * handle, unsigned int flags, CUdevice device), handle, flags,
+        device)
+CREATES(cuCtxCreate_v3,
+        (CUcontext * handle, CUexecAffinityParam *affinity, int n, unsigned int flags,
+         CUdevice device),
+        handle, affinity, n, flags, device)
+CREATES(cuCtxCreate_v4,
+        (CUcontext * handle, CUctxCreateParams *parameters, unsigned int flags, CUdevice device),
+        handle, parameters, flags, device)
 
 /* Before the call that ends a context. */
 static void ending(struct ag_context *context)
@@ -127,6 +131,8 @@ AG_ENTRY CUresult cuDevicePrimaryCtxRetain(CUcontext *handle, CUdevice device)
 
     AG_ENTER(cuDevicePrimaryCtxRetain, handle, device);
     result = ag_cu.cuDevicePrimaryCtxRetain(handle, device);
+    if (tries_again(result, device))
+        result = ag_cu.cuDevicePrimaryCtxRetain(handle, device);
     if (result == CUDA_SUCCESS && handle)
         ag_context_primary_retained(*handle, device);
     return ag_entry_leave(entered(result, handle, device, __builtin_return_address(0)));

@@ -37,8 +37,9 @@ struct sim_settings {
     enum sim_sched sched;
     enum sim_on_violation on_violation;
     int driver_version;
-    size_t upload_bytes; /* of the card, for each node of a graph that is launched at all */
-    size_t lazy_bytes;   /* likewise, for each function that is launched at all */
+    size_t upload_bytes;  /* of the card, for each node of a graph that is launched at all */
+    size_t lazy_bytes;    /* likewise, for each function that is launched at all */
+    size_t context_bytes; /* likewise, for each context */
     unsigned
         idle_ms; /* with no driver call for so long, pending work goes on by itself; 0: never */
     bool log;

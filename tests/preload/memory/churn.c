@@ -13,6 +13,7 @@
  *     churn full-slabs       the first launch when small blocks have filled it
  *     churn full-handles     likewise, when memory without an address has
  *     churn full-graph       the first launch of a graph on a full card
+ *     churn full-context     a second context on a full card
  *     churn full-capture     memory of a full card while a stream is captured
  *     churn capture-beside   another thread captures while freed memory is waited for
  *     churn early            memory without an address before cuInit
@@ -412,6 +413,18 @@ static void full_graph(void)
     say("%u wrong", count_wrong(p, 4, 14));
 }
 
+/* Beside what is in use there is room for a second context. */
+static void full_context(void)
+{
+    CUcontext other;
+
+    take_and_keep();
+    SAY_CODE("created", cuCtxCreate(&other, NULL, 0, 0));
+    OK(cuCtxCreate(&other, NULL, 0, 1));
+    take_and_keep();
+    SAY_CODE("retained", cuDevicePrimaryCtxRetain(&other, 1));
+}
+
 struct asked {
     CUcontext context;
     CUdeviceptr p;
@@ -614,6 +627,8 @@ int main(int argc, char **argv)
         full_of(true);
     else if (!strcmp(what, "full-graph"))
         full_graph();
+    else if (!strcmp(what, "full-context"))
+        full_context();
     else if (!strcmp(what, "full-capture"))
         full_in_capture();
     else if (!strcmp(what, "capture-beside"))

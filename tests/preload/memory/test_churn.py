@@ -136,6 +136,10 @@ class Churn(Case):
         self.same([COMMAND, 'full-elsewhere'], [{}], settings={'SIM_MEMORY': '64MiB', 'SIM_DEVICES': '2'})
         self.same([COMMAND, 'full-graph'], [{}], settings={'SIM_MEMORY': '64MiB', 'SIM_UPLOAD': '1MiB'})
 
+        two = {'SIM_MEMORY': '64MiB', 'SIM_CONTEXT': '20MiB', 'SIM_DEVICES': '2'}
+        for _, result in self.same([COMMAND, 'full-context'], [{}], settings=two):
+            self.assertEqual(result.out, 'created: 0\nretained: 0\n')
+
     def test_a_card_that_is_full_in_a_capture(self):
         for settings in ({}, {'ALLOGRAFT_POLICY': 'pool'}, {'ALLOGRAFT_FREE': 'ordered'}, soon(1)):
             for _, result in self.same([COMMAND, 'full-capture'], [settings], settings={'SIM_MEMORY': '160MiB'}):

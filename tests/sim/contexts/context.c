@@ -63,9 +63,12 @@ static bool usable(CUcontext ctx)
     return sim_handle_is(ctx, SIM_CONTEXT) && ctx->alive;
 }
 
-/* Brings a context struct to life. Structs are never freed, so stale handles can be told. */
-static void open_context(CUcontext ctx, int device, unsigned flags, unsigned api_version)
+/* Brings a context struct to life, if the card has room for it. Structs are never freed, so stale
+ * handles can be told. */
+static bool open_context(CUcontext ctx, int device, unsigned flags, unsigned api_version)
 {
+    if (!sim_overhead_take(device, sim_settings()->context_bytes))
+        return false;
     ctx->device = device;
     ctx->flags = flags;
     ctx->api_version = api_version;
@@ -82,6 +85,7 @@ static void open_context(CUcontext ctx, int device, unsigned flags, unsigned api
     ctx->all = sim_stream_new(ctx, SIM_STREAM_ALL, 0, 0);
     ctx->next = self.first;
     self.first = ctx;
+    return true;
 }
 
 static void forget_peer(CUcontext ctx, CUcontext peer)
@@ -108,6 +112,7 @@ static void close_context(CUcontext ctx)
     }
     ctx->n_peers = 0;
     ctx->alive = false;
+    sim_overhead_give(ctx->device, sim_settings()->context_bytes);
     sim_green_primary_gone(ctx);
     for (CUcontext *link = &self.first; *link; link = &(*link)->next) {
         if (*link == ctx) {
@@ -189,8 +194,8 @@ CUresult sim_primary_retain(CUcontext *ret_ctx, CUdevice dev)
         self.primary[dev]->primary = true;
     }
     CUcontext ctx = self.primary[dev];
-    if (!ctx->alive)
-        open_context(ctx, dev, self.primary_flags[dev], 3020);
+    if (!ctx->alive && !open_context(ctx, dev, self.primary_flags[dev], 3020))
+        return CUDA_ERROR_OUT_OF_MEMORY;
     ctx->retained++;
     *ret_ctx = ctx;
     return CUDA_SUCCESS;
@@ -292,7 +297,8 @@ static CUresult create(CUcontext *ret_ctx, unsigned flags, CUdevice dev, unsigne
     if (current.depth == STACK_DEPTH)
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUcontext ctx = sim_handle_new(SIM_CONTEXT, sizeof(*ctx));
-    open_context(ctx, dev, flags, api_version);
+    if (!open_context(ctx, dev, flags, api_version))
+        return CUDA_ERROR_OUT_OF_MEMORY;
     current.stack[current.depth++] = ctx;
     *ret_ctx = ctx;
     return CUDA_SUCCESS;

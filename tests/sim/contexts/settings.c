@@ -54,6 +54,7 @@ static void read_all(void)
     settings.driver_version = (int)read_number("SIM_DRIVER_VERSION", 13000);
     settings.upload_bytes = read_number("SIM_UPLOAD", 0);
     settings.lazy_bytes = read_number("SIM_LAZY", 0);
+    settings.context_bytes = read_number("SIM_CONTEXT", 0);
     settings.sched = (enum sim_sched)read_word("SIM_SCHED", scheds, 4);
     settings.idle_ms = (unsigned)read_number("SIM_IDLE_MS", 500);
     if (settings.sched == SIM_SCHED_LAZY)
