@@ -104,6 +104,12 @@ class OtherLibraries(Case):
     def test_pseudo_handles(self):
         self.same([program('preload_rtld'), program('libpreload_probe_c.so')])
 
+    def test_names_of_the_driver_that_are_the_programs_own(self):
+        for what in ('variables', 'stubs'):
+            for variant, result in self.same(program('preload_lookup_own_' + what), variants=EVERY):
+                if variant not in DISABLED:
+                    self.assertEqual(result.report()['coverage']['hooks']['cuMemAlloc_v2'], 3)
+
     def test_lookalike_alone(self):
         self.same([program('preload_lookalike_user'), program('libpreload_lookalike.so')])
 
