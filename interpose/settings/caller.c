@@ -27,9 +27,12 @@
 #include "interpose/driver/real_dlsym.h"
 #include "interpose/settings/rules.h"
 
+/* Whole names: a program's own libcublas_helper.so is the program. */
 static const char *const mathematics[] = {
-    "libcublas*",   "libcudnn*",    "libcufft*",     "libcurand*",
-    "libcusolver*", "libcusparse*", "libnvjitlink*",
+    "libcublas.so*",    "libcublasLt.so*",   "libnvblas.so*",   "libcudnn.so*",
+    "libcudnn_*.so.?*", "libcufft.so*",      "libcufftw.so*",   "libcurand.so*",
+    "libcusolver.so*",  "libcusolverMg.so*", "libcusparse.so*", "libcusparseLt.so*",
+    "libnvJitLink.so*",
 };
 
 /* Names are kept for good: a library may be closed while a rule's counter or a thread has its name.

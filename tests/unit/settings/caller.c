@@ -85,10 +85,12 @@ static const struct {
     const char *name;
     enum ag_caller caller;
 } cases[] = {
-    {"libnccl.so.2", AG_CALLER_EXPORTER},       {"libmpi_cxx.so", AG_CALLER_EXPORTER},
-    {"libucs.so.0", AG_CALLER_EXPORTER},        {"libcufile.so.0", AG_CALLER_EXPORTER},
-    {"libcublasLt.so", AG_CALLER_CUDA_LIBRARY}, {"libcufft.so.12", AG_CALLER_CUDA_LIBRARY},
-    {"libmylibnccl.so", AG_CALLER_PROGRAM},     {"libcudart.so.13", AG_CALLER_PROGRAM},
+    {"libnccl.so.2", AG_CALLER_EXPORTER},          {"libmpi_cxx.so", AG_CALLER_EXPORTER},
+    {"libucs.so.0", AG_CALLER_EXPORTER},           {"libcufile.so.0", AG_CALLER_EXPORTER},
+    {"libcublasLt.so", AG_CALLER_CUDA_LIBRARY},    {"libcufft.so.12", AG_CALLER_CUDA_LIBRARY},
+    {"libcudnn_ops.so.9", AG_CALLER_CUDA_LIBRARY}, {"libnvJitLink.so.13", AG_CALLER_CUDA_LIBRARY},
+    {"libcufft_helper.so", AG_CALLER_PROGRAM},     {"libcudnn_tricks.so", AG_CALLER_PROGRAM},
+    {"libmylibnccl.so", AG_CALLER_PROGRAM},        {"libcudart.so.13", AG_CALLER_PROGRAM},
 };
 static const char *names[N_OF(cases)];
 
