@@ -75,6 +75,8 @@ static bool tries_again(CUresult result, CUdevice device)
         return ag_entry_leave(entered(result, handle, device, __builtin_return_address(0))); \
     }
 
+CREATES(cuCtxCreate, (CUcontext * handle, unsigned int flags, CUdevice device), handle, flags,
+        device)
 CREATES(cuCtxCreate_v2, (CUcontext * handle, unsigned int flags, CUdevice device), handle, flags,
         device)
 CREATES(cuCtxCreate_v3,
@@ -105,24 +107,63 @@ static void ended(struct ag_context *context)
     ag_context_recycle(context);
 }
 
-static CUresult destroy(CUcontext handle)
+static CUresult destroy(CUcontext handle, CUresult (*real)(CUcontext))
 {
     struct ag_context *context = ag_context_find(handle);
     CUresult result;
 
     if (!context || context->primary_references) /* the driver refuses it */
-        return ag_cu.cuCtxDestroy_v2(handle);
+        return real(handle);
     ending(context);
     ag_context_forget(context);
-    result = ag_cu.cuCtxDestroy_v2(handle);
+    result = real(handle);
     ended(context);
     return result;
+}
+
+AG_ENTRY CUresult cuCtxDestroy(CUcontext handle)
+{
+    AG_ENTER(cuCtxDestroy, handle);
+    return ag_entry_leave(destroy(handle, ag_cu.cuCtxDestroy));
 }
 
 AG_ENTRY CUresult cuCtxDestroy_v2(CUcontext handle)
 {
     AG_ENTER(cuCtxDestroy_v2, handle);
-    return ag_entry_leave(destroy(handle));
+    return ag_entry_leave(destroy(handle, ag_cu.cuCtxDestroy_v2));
+}
+
+AG_ENTRY CUresult cuCtxAttach(CUcontext *handle, unsigned int flags)
+{
+    struct ag_context *context;
+    CUresult result;
+
+    AG_ENTER(cuCtxAttach, handle, flags);
+    result = ag_cu.cuCtxAttach(handle, flags);
+    context = result == CUDA_SUCCESS && handle ? ag_context_find(*handle) : NULL;
+    if (context)
+        atomic_fetch_add(&context->attached, 1);
+    return ag_entry_leave(result);
+}
+
+/* Takes one attachment from a context that has any. */
+static bool detached(CUcontext handle)
+{
+    struct ag_context *context = ag_context_find(handle);
+    unsigned n = context ? atomic_load(&context->attached) : 0;
+
+    while (n && !atomic_compare_exchange_weak(&context->attached, &n, n - 1))
+        continue;
+    return n > 0;
+}
+
+/* The last one to detach destroys. */
+AG_ENTRY CUresult cuCtxDetach(CUcontext handle)
+{
+    AG_ENTER(cuCtxDetach, handle);
+    if (detached(handle))
+        return ag_entry_leave(ag_cu.cuCtxDetach(handle));
+    return ag_entry_leave(destroy(handle, ag_cu.cuCtxDetach));
 }
 
 AG_ENTRY CUresult cuDevicePrimaryCtxRetain(CUcontext *handle, CUdevice device)

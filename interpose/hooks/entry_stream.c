@@ -79,19 +79,30 @@ static void dying(CUstream stream)
 }
 
 /* A stream that is destroyed while it captures ends the capture. */
-AG_ENTRY CUresult cuStreamDestroy_v2(CUstream stream)
+static CUresult destroy(CUstream stream, CUresult (*real)(CUstream))
 {
     struct ag_context *context = NULL;
     CUresult result;
     bool captures;
 
-    AG_ENTER(cuStreamDestroy_v2, stream);
     dying(stream);
     captures = ag_capture_stream_destroying(stream, &context);
-    result = ag_cu.cuStreamDestroy_v2(stream);
+    result = real(stream);
     if (captures && ag_capture_stream_destroyed(stream, context, result == CUDA_SUCCESS))
         ag_alloc_capture_closed();
-    return ag_entry_leave(result);
+    return result;
+}
+
+AG_ENTRY CUresult cuStreamDestroy(CUstream stream)
+{
+    AG_ENTER(cuStreamDestroy, stream);
+    return ag_entry_leave(destroy(stream, ag_cu.cuStreamDestroy));
+}
+
+AG_ENTRY CUresult cuStreamDestroy_v2(CUstream stream)
+{
+    AG_ENTER(cuStreamDestroy_v2, stream);
+    return ag_entry_leave(destroy(stream, ag_cu.cuStreamDestroy_v2));
 }
 
 /* During a capture nothing is withheld; what was, is submitted while that is still possible. */

@@ -85,9 +85,12 @@ static CUresult given_managed(CUresult result, CUdeviceptr *p, size_t bytes)
         return ag_entry_leave(given_##kind(result, p, bytes));                \
     }
 
+TAKES(AG_CALL_HOST, host, cuMemAllocHost, (void **p, unsigned int bytes), p, bytes)
 TAKES(AG_CALL_HOST, host, cuMemAllocHost_v2, (void **p, size_t bytes), p, bytes)
 TAKES(AG_CALL_HOST, host, cuMemHostAlloc, (void **p, size_t bytes, unsigned int flags), p, bytes,
       flags)
+TAKES(AG_CALL_HOST, registered, cuMemHostRegister, (void *p, size_t bytes, unsigned int flags), p,
+      bytes, flags)
 TAKES(AG_CALL_HOST, registered, cuMemHostRegister_v2, (void *p, size_t bytes, unsigned int flags),
       p, bytes, flags)
 TAKES(AG_CALL_MANAGED, managed, cuMemAllocManaged,

@@ -58,6 +58,7 @@ struct ag_context {
     _Atomic unsigned visitors;           /* threads of ag_context_each() that are at it */
     _Atomic bool leaving;                /* nobody visits it any more */
     _Atomic bool has_nonblocking_stream; /* ever: work of a destroyed stream may still run */
+    _Atomic unsigned attached;           /* by cuCtxAttach, and not detached since */
     unsigned primary_references;         /* of a primary context; under the table's lock */
 
     /* Made on first need by ag_context_init_resources(), with the fences' events: */

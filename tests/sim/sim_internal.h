@@ -321,7 +321,7 @@ void sim_hostfn_start(struct sim_op *op);
 struct CUctx_st {
     int device;
     bool primary, alive;
-    unsigned flags, api_version, retained;
+    unsigned flags, api_version, retained, attached;
     unsigned long long id;
     CUresult fault;         /* sticky */
     CUstream legacy, all;   /* all: hidden stream of cuCtxRecordEvent */

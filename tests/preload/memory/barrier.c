@@ -1,4 +1,5 @@
 /* Programs that read what a kernel wrote right after a cudaFree of something else. */
+#include <dlfcn.h>
 #include <stdlib.h>
 
 #include "tests/common/device.h"
@@ -7,6 +8,19 @@
 #define WORDS 1000
 #define BYTES (WORDS * sizeof(uint32_t))
 
+/* What dlsym finds by the plain name: the symbol of before CUDA 4.0, or 6.5. */
+typedef CUresult (*old_alloc_host)(void **, unsigned int);
+typedef CUresult (*old_register)(void *, size_t, unsigned int);
+
+static void *old(const char *name)
+{
+    void *found = dlsym(dlopen("libcuda.so.1", RTLD_NOW), name);
+
+    if (found == NULL)
+        _exit(97);
+    return found;
+}
+
 /* Host memory the device can write, got in the way named, and its address on the device. */
 static uint32_t *host_words(const char *way, CUdeviceptr *ret_device)
 {
@@ -14,13 +28,18 @@ static uint32_t *host_words(const char *way, CUdeviceptr *ret_device)
 
     if (strcmp(way, "pinned") == 0) {
         OK(cuMemAllocHost(&host, BYTES));
+    } else if (strcmp(way, "old-pinned") == 0) {
+        OK(((old_alloc_host)old("cuMemAllocHost"))(&host, BYTES));
     } else if (strcmp(way, "mapped") == 0) {
         OK(cuMemHostAlloc(&host, BYTES, CU_MEMHOSTALLOC_DEVICEMAP));
-    } else if (strcmp(way, "registered") == 0) {
+    } else if (strstr(way, "registered")) {
+        old_register by =
+            strcmp(way, "registered") ? (old_register)old("cuMemHostRegister") : cuMemHostRegister;
+
         host = aligned_alloc(4096, 4096);
         if (host == NULL)
             _exit(98);
-        OK(cuMemHostRegister(host, 4096, CU_MEMHOSTREGISTER_DEVICEMAP));
+        OK(by(host, 4096, CU_MEMHOSTREGISTER_DEVICEMAP));
     } else {
         OK(cuMemAllocManaged(ret_device, BYTES, CU_MEM_ATTACH_GLOBAL));
         return (uint32_t *)(uintptr_t)*ret_device;

@@ -1,4 +1,6 @@
 /* Two contexts, and contexts that end while memory of theirs is alive. */
+#include <dlfcn.h>
+
 #include "tests/common/device.h"
 #include "tests/common/say.h"
 
@@ -40,6 +42,44 @@ static void crosswise(CUcontext one, CUcontext two)
     OK(cuCtxSetCurrent(one));
     SAY_CODE("free the other's", cuMemFree(q));
     SAY_CODE("free it twice", cuMemFree(q));
+}
+
+/* The symbols of before CUDA 4.0, as dlsym finds them. */
+typedef CUresult (*old_create)(CUcontext *, unsigned int, CUdevice);
+typedef CUresult (*old_attach)(CUcontext *, unsigned int);
+typedef CUresult (*old_end)(CUcontext);
+
+static void *old(const char *name)
+{
+    return dlsym(dlopen("libcuda.so.1", RTLD_NOW), name);
+}
+
+/* What it held comes back with it, whichever call ends it. */
+static void ended_by(const char *name)
+{
+    old_end end = (old_end)old(name);
+    CUcontext context, home;
+    CUdeviceptr p;
+    size_t before;
+
+    OK(cuCtxGetCurrent(&home));
+    before = free_memory();
+    OK(((old_create)old("cuCtxCreate"))(&context, 0, device));
+    for (int i = 0; i < 3; i++) {
+        OK(cuMemAlloc(&p, 8 * MIB));
+        OK(cuMemFree(p));
+    }
+    OK(cuMemAlloc(&p, 8 * MIB));
+    if (strcmp(name, "cuCtxDetach") == 0) {
+        OK(((old_attach)old("cuCtxAttach"))(&context, 0));
+        SAY_CODE("detach", end(context));
+        SAY_CODE("it is there still", cuMemFree(p));
+        OK(cuMemAlloc(&p, 8 * MIB));
+    }
+    SAY_CODE(name, end(context));
+    OK(cuCtxSetCurrent(home));
+    say("its memory came back: %d", about(free_memory(), before));
+    SAY_CODE("free of what went with it", cuMemFree(p));
 }
 
 static void destroyed_alive(void)
@@ -95,6 +135,11 @@ int main(void)
     OK(cuCtxSetCurrent(primary));
     for (int iteration = 0; iteration < 3; iteration++)
         reset_alive(primary);
+    OK(cuCtxSetCurrent(primary));
+    for (int iteration = 0; iteration < 3; iteration++) {
+        ended_by("cuCtxDestroy");
+        ended_by("cuCtxDetach");
+    }
     say("violations: %u", sim_violations());
     return 0;
 }

@@ -23,7 +23,7 @@ class Order(Case):
         self.same([program('preload_order'), 'blocking'], variants=EVERY, seeds=SEEDS)
 
     def test_the_host_sees_what_a_free_waited_for(self):
-        for way in ('pinned', 'mapped', 'registered', 'managed'):
+        for way in ('pinned', 'old-pinned', 'mapped', 'registered', 'old-registered', 'managed'):
             results = self.same([program('preload_barrier'), way], seeds=SEEDS)
             for variant, result in results:
                 if variant == POLICIES[0]:

@@ -74,6 +74,7 @@ static bool open_context(CUcontext ctx, int device, unsigned flags, unsigned api
     ctx->api_version = api_version;
     ctx->alive = true;
     ctx->fault = CUDA_SUCCESS;
+    ctx->attached = 0;
     ctx->id = ++self.next_id;
     ctx->limits[CU_LIMIT_STACK_SIZE] = 1024;
     ctx->limits[CU_LIMIT_PRINTF_FIFO_SIZE] = 1 << 20;
@@ -365,13 +366,19 @@ CUresult cuCtxAttach(CUcontext *ctx, unsigned int flags)
     if (!ctx || flags)
         return CUDA_ERROR_INVALID_VALUE;
     *ctx = call.ctx;
+    call.ctx->attached++;
     return CUDA_SUCCESS;
 }
 
 CUresult cuCtxDetach(CUcontext ctx)
 {
     SIM_ENTER(SIM_NEEDS_CONTEXT);
-    return ctx == call.ctx ? destroy(ctx) : CUDA_ERROR_INVALID_CONTEXT;
+    if (ctx != call.ctx)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    if (!ctx->attached)
+        return destroy(ctx);
+    ctx->attached--;
+    return CUDA_SUCCESS;
 }
 
 /* ---- which one is current ---- */

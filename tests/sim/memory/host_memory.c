@@ -39,6 +39,12 @@ static CUresult alloc(CUcontext ctx, void **ret_p, size_t bytes, unsigned flags)
     return CUDA_SUCCESS;
 }
 
+CUresult cuMemAllocHost(void **p, unsigned int bytes)
+{
+    SIM_ENTER(SIM_NEEDS_CONTEXT);
+    return alloc(call.ctx, p, bytes, 0);
+}
+
 CUresult cuMemAllocHost_v2(void **p, size_t bytes)
 {
     SIM_ENTER(SIM_NEEDS_CONTEXT);
