@@ -14,6 +14,7 @@
 #include "graph/replayer.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "graph/record/intern.h"
@@ -38,16 +39,17 @@ static _Atomic bool is_last; /* the process is ending */
 
 void ag_replay_configure(const struct ag_options *options)
 {
-    const char *missing;
+    const char *missing = ag_graph_missing(), *blocking = getenv("CUDA_LAUNCH_BLOCKING");
+    char why[96] = "";
 
     ag_marks_configure(options);
     if (!ag_marks_any())
         return;
-    missing = ag_graph_missing();
-    if (missing) {
-        char why[96];
-
+    if (missing)
         snprintf(why, sizeof(why), "the driver has no %s", missing);
+    else if (blocking && strtol(blocking, NULL, 10)) /* a launch ends with its kernel */
+        snprintf(why, sizeof(why), "CUDA_LAUNCH_BLOCKING is set");
+    if (*why) {
         ag_log_warn("ALLOGRAFT_GRAPH: %s: nothing is replayed", why);
         ag_stats_replay(why);
         return;

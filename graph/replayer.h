@@ -14,7 +14,7 @@
  *     if (result && stream) ag_replay_refused(stream);
  *
  * Terms, in all of graph/:
- * - operation: a kernel launch, copy, fill or host function on one stream (record/op.h);
+ * - operation: a kernel launch, copy or fill on one stream (record/op.h);
  * - withheld: kept back, while the program was told that it succeeded; passed: given to the driver
  *   as it came; eager: of work that is submitted one by one, without graphs;
  * - segment: consecutive operations of a stream that are learnt and submitted together. A graph

@@ -138,8 +138,10 @@ static void learn(struct range *range, uint64_t address, uint64_t bytes)
         range->memory =
             is_redirected(context, address, range) ? AG_MEMORY_DEVICE : AG_MEMORY_UNKNOWN;
     else if (said.type == CU_MEMORYTYPE_HOST)
-        range->memory =
-            said.host == (void *)(uintptr_t)address ? AG_MEMORY_PINNED : AG_MEMORY_UNKNOWN;
+        range->memory = said.host == (void *)(uintptr_t)address &&
+                                said.access == CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE
+                            ? AG_MEMORY_PINNED
+                            : AG_MEMORY_UNKNOWN;
     else if (is_device(context, &said, range))
         range->memory = AG_MEMORY_DEVICE;
 }

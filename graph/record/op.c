@@ -362,17 +362,3 @@ void ag_op_fill_area(const struct ag_op *op, struct ag_fill_area *ret_area)
         .rows = word[5],
     };
 }
-
-/* --- host functions --- */
-
-bool ag_op_host(struct ag_op *op, CUhostFn function, void *data)
-{
-    struct ag_host_payload payload = {.function = function, .data = data};
-
-    if (!function)
-        return false;
-    sign(op, AG_OP_HOST);
-    memcpy(op->payload, &payload, sizeof(payload));
-    op->payload_bytes = sizeof(payload);
-    return true;
-}

@@ -27,7 +27,6 @@ enum ag_op_kind {
     AG_OP_COPY_3D, /* 2-D, 3-D, arrays: all of it is signature (interned) */
     AG_OP_FILL,    /* 1-D memset: address, value, count are payload, the width signature */
     AG_OP_FILL_2D, /* 2-D memset: all of it is signature */
-    AG_OP_HOST,    /* host function: function and data are payload */
 };
 
 struct ag_signature {
@@ -56,10 +55,6 @@ struct ag_copy_payload {
 struct ag_fill_payload {
     uint64_t to, count; /* count: elements */
     uint64_t value;
-};
-struct ag_host_payload {
-    CUhostFn function;
-    void *data;
 };
 
 struct ag_op {
@@ -109,7 +104,6 @@ bool ag_op_copy_3d(struct ag_op *op, const CUDA_MEMCPY3D *copy);
 bool ag_op_fill(struct ag_op *op, uint64_t to, unsigned width, uint32_t value, uint64_t count);
 bool ag_op_fill_2d(struct ag_op *op, uint64_t to, uint64_t pitch, unsigned width, uint32_t value,
                    uint64_t columns, uint64_t rows);
-bool ag_op_host(struct ag_op *op, CUhostFn function, void *data);
 
 /* Reading an operation back, as it was recorded. What is pointed to is interned: never freed. */
 struct ag_kernel_config {

@@ -47,12 +47,11 @@ struct ag_graph {
 #define NEEDED(NEEDS) /* of all that replay calls, but what it can do without */ \
     NEEDS(cuFuncGetParamInfo) NEEDS(cuStreamIsCapturing) NEEDS(cuGraphCreate) \
     NEEDS(cuGraphDestroy) NEEDS(cuGraphAddKernelNode_v2) NEEDS(cuGraphAddMemcpyNode) \
-    NEEDS(cuGraphAddMemsetNode) NEEDS(cuGraphAddHostNode) NEEDS(cuGraphAddDependencies) \
+    NEEDS(cuGraphAddMemsetNode) NEEDS(cuGraphAddDependencies) \
     NEEDS(cuGraphKernelNodeSetAttribute) NEEDS(cuGraphInstantiateWithFlags) NEEDS(cuGraphUpload) \
     NEEDS(cuGraphLaunch) NEEDS(cuGraphExecDestroy) NEEDS(cuGraphExecKernelNodeSetParams_v2) \
     NEEDS(cuGraphExecMemcpyNodeSetParams) NEEDS(cuGraphExecMemsetNodeSetParams) \
-    NEEDS(cuGraphExecHostNodeSetParams) NEEDS(cuLaunchKernel) NEEDS(cuLaunchKernelEx) \
-    NEEDS(cuLaunchHostFunc) NEEDS(cuMemcpyAsync) NEEDS(cuMemcpyHtoDAsync_v2) \
+    NEEDS(cuLaunchKernel) NEEDS(cuLaunchKernelEx) NEEDS(cuMemcpyAsync) NEEDS(cuMemcpyHtoDAsync_v2) \
     NEEDS(cuMemcpyDtoHAsync_v2) NEEDS(cuMemcpyDtoDAsync_v2) NEEDS(cuMemcpy3DAsync_v2) \
     NEEDS(cuMemsetD8Async) NEEDS(cuMemsetD16Async) NEEDS(cuMemsetD32Async) \
     NEEDS(cuMemsetD2D8Async) NEEDS(cuMemsetD2D16Async) NEEDS(cuMemsetD2D32Async)
@@ -101,14 +100,12 @@ struct node_params {
     struct ag_arguments arguments;
     CUDA_KERNEL_NODE_PARAMS_v2 kernel;
     CUDA_MEMSET_NODE_PARAMS fill;
-    CUDA_HOST_NODE_PARAMS host;
     CUDA_MEMCPY3D copy;
 };
 
 static void params_of(const struct ag_graph *graph, const struct ag_op *op,
                       struct node_params *ret_params)
 {
-    const struct ag_host_payload *host = (const void *)op->payload;
     struct ag_fill_area area;
 
     switch (ag_op_kind(op)) {
@@ -131,15 +128,12 @@ static void params_of(const struct ag_graph *graph, const struct ag_op *op,
                                                      .width = area.columns,
                                                      .height = area.rows};
         break;
-    case AG_OP_HOST:
-        ret_params->host = (CUDA_HOST_NODE_PARAMS){.fn = host->function, .userData = host->data};
-        break;
     }
 }
 
 static bool names_memory(const struct ag_op *op)
 {
-    return ag_op_kind(op) != AG_OP_KERNEL && ag_op_kind(op) != AG_OP_HOST;
+    return ag_op_kind(op) != AG_OP_KERNEL;
 }
 
 /* Nodes cannot copy or fill nothing. */
@@ -264,8 +258,6 @@ static CUresult add_node(struct ag_graph *graph, const struct ag_op *op, const C
     case AG_OP_FILL_2D:
         return ag_cu.cuGraphAddMemsetNode(ret_node, handle, before, n_before, &params.fill,
                                           context);
-    case AG_OP_HOST:
-        return ag_cu.cuGraphAddHostNode(ret_node, handle, before, n_before, &params.host);
     }
     return CUDA_ERROR_INVALID_VALUE;
 }
@@ -329,8 +321,6 @@ static CUresult set_node(const struct ag_graph *graph, CUgraphNode node, const s
     case AG_OP_FILL:
     case AG_OP_FILL_2D:
         return ag_cu.cuGraphExecMemsetNodeSetParams(graph->exec, node, &params.fill, context);
-    case AG_OP_HOST:
-        return ag_cu.cuGraphExecHostNodeSetParams(graph->exec, node, &params.host);
     case AG_OP_COPY_3D:
         break; /* the driver sets no copy of several rows */
     }

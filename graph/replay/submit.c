@@ -94,7 +94,6 @@ static CUresult submit_fill_2d(const struct ag_fill_area *area, CUstream stream)
 
 CUresult ag_op_submit(const struct ag_op *op, CUstream stream)
 {
-    const struct ag_host_payload *host = (const void *)op->payload;
     struct ag_fill_area area;
 
     switch (ag_op_kind(op)) {
@@ -110,8 +109,6 @@ CUresult ag_op_submit(const struct ag_op *op, CUstream stream)
     case AG_OP_FILL_2D:
         ag_op_fill_area(op, &area);
         return submit_fill_2d(&area, stream);
-    case AG_OP_HOST:
-        return ag_cu.cuLaunchHostFunc(stream, host->function, host->data);
     }
     return CUDA_ERROR_INVALID_VALUE;
 }

@@ -104,8 +104,6 @@ static bool take_op(struct verify *verify, const struct ag_op *op)
     case AG_OP_FILL_2D:
         ag_op_fill_area(op, &area);
         return take_block(verify, area.to, true);
-    case AG_OP_HOST:
-        break;
     }
     return false;
 }

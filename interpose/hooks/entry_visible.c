@@ -133,19 +133,16 @@ NOTED(AG_VISIBLE_HOST_FUNCTION, cuGraphAddHostNode,
       node, graph, dependencies, n, parameters)
 NOTED(AG_VISIBLE_PEERS, cuCtxEnablePeerAccess, (CUcontext peer, unsigned int flags), peer, flags)
 
-/* The state of its stream, if that is replayed, where it may be recorded. True: withheld. */
-static bool take_host_function(CUstream stream, bool per_thread, CUhostFn function, void *data,
-                               struct ag_stream **ret_state)
+/* The state of its stream, if that is replayed. A graph with a host function is none that can be
+ * submitted ahead: the driver lets some 28 wait and then blocks, which a function that waits for
+ * the submitting thread would never end (H100, driver 580.159). */
+static struct ag_stream *pass_host_function(CUstream stream, bool per_thread)
 {
-    struct ag_op *op;
+    struct ag_stream *state = ag_entry_replays_now() ? ag_replay_enter(stream, per_thread) : NULL;
 
-    *ret_state = ag_entry_replays_now() ? ag_replay_enter(stream, per_thread) : NULL;
-    if (!*ret_state)
-        return false;
-    op = ag_replay_op(*ret_state);
-    if (!op || !ag_op_host(op, function, data))
-        return ag_replay_pass(*ret_state, AG_FLUSH_UNRECORDED);
-    return ag_replay_take(*ret_state);
+    if (state)
+        (void)ag_replay_pass(state, AG_FLUSH_UNRECORDED);
+    return state;
 }
 
 #define HOST_FUNCTION(symbol, per_thread)                                                       \
@@ -156,8 +153,7 @@ static bool take_host_function(CUstream stream, bool per_thread, CUhostFn functi
         AG_ENTER(symbol, stream, function, data);                                               \
         ag_drain_note_visible(AG_VISIBLE_HOST_FUNCTION);                                        \
         ag_watch_work(stream, per_thread);                                                      \
-        if (take_host_function(stream, per_thread, function, data, &state))                     \
-            return ag_entry_leave(CUDA_SUCCESS);                                                \
+        state = pass_host_function(stream, per_thread);                                         \
         return ag_entry_leave(ag_entry_submitted(state, ag_cu.symbol(stream, function, data))); \
     }
 

@@ -14,7 +14,6 @@ static const char *const symbols[] = {
     "cuGraphAddKernelNode_v2",
     "cuGraphAddMemcpyNode",
     "cuGraphAddMemsetNode",
-    "cuGraphAddHostNode",
     "cuGraphAddDependencies_v2",
     "cuGraphKernelNodeSetAttribute",
     "cuGraphInstantiateWithFlags",
@@ -24,7 +23,6 @@ static const char *const symbols[] = {
     "cuGraphExecKernelNodeSetParams_v2",
     "cuGraphExecMemcpyNodeSetParams",
     "cuGraphExecMemsetNodeSetParams",
-    "cuGraphExecHostNodeSetParams",
 };
 
 static struct made made[N];

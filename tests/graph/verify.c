@@ -20,7 +20,7 @@ static const enum what possible[] = {
     WHAT_PRIORITY,  WHAT_OVERLAP, WHAT_COOPERATIVE, WHAT_DEVICE_COPY,
     WHAT_TO_DEVICE, WHAT_SHAPED,  WHAT_FILL,        WHAT_FILL_SHAPED,
 };
-static const enum what impossible[] = {WHAT_TO_HOST, WHAT_HOST_COPY, WHAT_HOST_FUNCTION};
+static const enum what impossible[] = {WHAT_TO_HOST, WHAT_HOST_COPY};
 
 static struct made made[N];
 static struct ag_op ops[N];

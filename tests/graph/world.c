@@ -11,9 +11,9 @@ struct ag_driver ag_cu;
 _Atomic uint64_t ag_copies_epoch = 1; /* in the library of graph/record/copies.c */
 struct world world;
 
-static uint64_t quiet_runs, said;
+static uint64_t quiet_runs;
 
-/* --- kernels and the host function --- */
+/* --- kernels --- */
 
 static void kernel_mix(const struct sim_kernel_call *call)
 {
@@ -45,12 +45,6 @@ static void kernel_blend(const struct sim_kernel_call *call)
 static void kernel_quiet(const struct sim_kernel_call *call)
 {
     quiet_runs = quiet_runs * 31 + call->grid[0];
-}
-
-static void say(void *data)
-{
-    said = said * 31 + (uintptr_t)data;
-    world.pinned[(uintptr_t)data % AREA_BYTES] ^= (unsigned char)said;
 }
 
 /* --- the world --- */
@@ -94,7 +88,6 @@ void world_read(struct state *state)
     for (unsigned i = 0; i < 2; i++)
         OK(cuMemcpyDtoH_v2(state->area[i], world.area[i], AREA_BYTES));
     memcpy(state->pinned, world.pinned, AREA_BYTES);
-    state->said = said;
     state->quiet = quiet_runs;
 }
 
@@ -105,13 +98,12 @@ void world_write(const struct state *state)
         OK(cuMemcpyHtoD_v2(world.area[i], state->area[i], AREA_BYTES));
     OK(cuCtxSynchronize());
     memcpy(world.pinned, state->pinned, AREA_BYTES);
-    said = state->said;
     quiet_runs = state->quiet;
 }
 
 void world_scramble(uint64_t *chance_state)
 {
-    struct state state = {.said = chance(chance_state), .quiet = chance(chance_state)};
+    struct state state = {.quiet = chance(chance_state)};
 
     for (unsigned i = 0; i < AREA_BYTES; i++) {
         state.area[0][i] = (unsigned char)chance(chance_state);
@@ -270,9 +262,6 @@ void world_make(struct made *made, enum what what, uint64_t fixed, uint64_t payl
     case WHAT_FILL_SHAPED:
         CHECK(ag_op_fill_2d(op, device_place(&fixed, 512), 128, width, (uint32_t)chance(&fixed),
                             1 + chance_below(&fixed, 16), 1 + chance_below(&fixed, 4)));
-        break;
-    case WHAT_HOST_FUNCTION:
-        CHECK(ag_op_host(op, say, (void *)(uintptr_t)chance_below(&payload, 100000)));
         break;
     default:
         make_mix(op, what, &fixed, &payload);

@@ -27,7 +27,7 @@ struct world {
 /* All that operations can change. */
 struct state {
     unsigned char area[2][AREA_BYTES], pinned[AREA_BYTES];
-    uint64_t said, quiet;
+    uint64_t quiet;
 };
 
 extern struct world world;
@@ -56,7 +56,6 @@ enum what {
     WHAT_SHAPED,
     WHAT_FILL,
     WHAT_FILL_SHAPED,
-    WHAT_HOST_FUNCTION,
     N_WHATS
 };
 

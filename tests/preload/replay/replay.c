@@ -997,6 +997,7 @@ static void host_functions(void)
         }
     }
     tell("with host functions");
+    say("in graphs: %lu", sim_calls("cuGraphAddHostNode"));
     say("%u %08x %u %08x", counts[0], counts[1], counts[2], counts[3]);
 }
 

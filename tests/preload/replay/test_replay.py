@@ -124,6 +124,15 @@ class Replay(Case):
         for _, result in self.part('running', variants=[PLAIN]):
             self.assertGreater(result.report()['replay']['iterations'], 20)
 
+    def test_launches_that_wait_for_their_kernels(self):
+        for value, state in (('1', 'unavailable'), ('0', 'on'), ('', 'on')):
+            for _, result in self.part('exactly', variants=[HELD], settings={'CUDA_LAUNCH_BLOCKING': value},
+                                       quiet=state == 'on'):
+                replay = result.report()['replay']
+                self.assertEqual(replay['state'], state)
+                if state != 'on':
+                    self.assertEqual((replay['reason'], replay['operations']), ('CUDA_LAUNCH_BLOCKING is set', 0))
+
     # --- the host watches ---
 
     def test_polling(self):

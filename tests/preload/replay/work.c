@@ -457,6 +457,20 @@ static void bad_launches(CUdeviceptr to)
     SAY_CODE("no host function", cuLaunchHostFunc(stream, NULL, NULL));
 }
 
+/* Memory that the device may only read. */
+static void *read_only(void)
+{
+    static void *memory;
+
+    if (!memory) {
+        memory = aligned_alloc(4096, 4096);
+        if (!memory)
+            _exit(98);
+        OK(cuMemHostRegister(memory, 4096, CU_MEMHOSTREGISTER_READ_ONLY));
+    }
+    return memory;
+}
+
 static void bad_copies(CUdeviceptr to)
 {
     CUDA_MEMCPY2D flat = rectangle(to, block[0]);
@@ -468,6 +482,7 @@ static void bad_copies(CUdeviceptr to)
     SAY_CODE("in to nowhere", cuMemcpyHtoDAsync(nowhere, pageable, 4096, stream));
     SAY_CODE("in from null", cuMemcpyHtoDAsync(to, NULL, 4096, stream));
     SAY_CODE("out to null", cuMemcpyDtoHAsync(NULL, to, 4096, stream));
+    SAY_CODE("out to what is read only", cuMemcpyDtoHAsync(read_only(), to, 4096, stream));
     SAY_CODE("nothing", cuMemcpyDtoDAsync(to, block[1], 0, stream));
     SAY_CODE("nothing to nowhere", cuMemcpyDtoDAsync(nowhere, to, 0, stream));
     SAY_CODE("past the end", cuMemcpyDtoDAsync(to, block[0] + BYTES - 100, 64u << 20, stream));

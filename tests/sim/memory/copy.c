@@ -196,6 +196,14 @@ void sim_copy_for_node(struct sim_copy *copy)
     copy->dst.host = !sim_block_at(copy->dst.address) && !sim_arena_has(copy->dst.address, NULL);
 }
 
+/* Host memory that was registered for reading only; it is told at the call (H100, 580.159). */
+static bool is_read_only(const struct sim_copy *copy)
+{
+    const struct sim_block *block = sim_block_at(copy->dst.address);
+
+    return block && block->kind == SIM_BLOCK_REGISTERED && block->read_only_mask;
+}
+
 CUresult sim_copy_submit(CUstream handle, CUcontext ctx, struct sim_copy *copy, bool async)
 {
     CUstream stream;
@@ -216,7 +224,7 @@ CUresult sim_copy_submit(CUstream handle, CUcontext ctx, struct sim_copy *copy, 
         return sim_submit(stream, &work, NULL);
     }
     enum side src = classify(copy, &copy->src), dst = classify(copy, &copy->dst);
-    if (src == SIDE_BAD || dst == SIDE_BAD)
+    if (src == SIDE_BAD || dst == SIDE_BAD || (dst == SIDE_PINNED && is_read_only(copy)))
         return CUDA_ERROR_INVALID_VALUE;
     work.u.copy = *copy;
     if (src == SIDE_PAGEABLE) {

@@ -24,6 +24,8 @@ static unsigned access_flags(const struct sim_block *block, CUcontext ctx)
     if (block->kind == SIM_BLOCK_MAPPED)
         return block->access_mask >> device & 1 ? CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE
                                                 : CU_POINTER_ATTRIBUTE_ACCESS_FLAG_NONE;
+    if (block->kind == SIM_BLOCK_REGISTERED && block->read_only_mask)
+        return CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READ;
     return CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE;
 }
 

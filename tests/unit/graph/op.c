@@ -466,22 +466,6 @@ static void fills_of_a_width(void)
     }
 }
 
-static void CUDA_CB a_function(void *data)
-{
-    (void)data;
-}
-
-static void host_functions(void)
-{
-    const struct ag_host_payload *payload = (const void *)one.bytes;
-
-    CHECK(ag_op_host(fresh(&one), a_function, &state));
-    check_room(&one);
-    CHECK(ag_op_kind(&one.op) == AG_OP_HOST && payload->function == a_function &&
-          payload->data == &state);
-    CHECK(!ag_op_host(fresh(&one), NULL, &state));
-}
-
 /* --- interning --- */
 
 static void *look_up_many(void *results)
@@ -536,7 +520,6 @@ int main(void)
     copies_3d();
     fills();
     fills_of_a_width();
-    host_functions();
     equal_content_is_one_object();
     return 0;
 }
