@@ -30,12 +30,20 @@
 #include "policy/contexts/context.h"
 #include "policy/managed/kernel_params.h"
 #include "policy/order/capture.h"
+#include "policy/pressure.h"
 
 #define MAX_SEGMENT (1u << 15) /* operations; bounds memory, whatever the settings say */
 
 static _Atomic bool on;
 static _Atomic bool over;    /* stopped for good, perhaps before it was configured */
 static _Atomic bool is_last; /* the process is ending */
+
+/* Memory that graphs have is the program's, which may have no other. */
+static void give_back(void)
+{
+    if (ag_segment_bytes())
+        ag_replay_forget_code(AG_FLUSH_CALL);
+}
 
 void ag_replay_configure(const struct ag_options *options)
 {
@@ -56,6 +64,7 @@ void ag_replay_configure(const struct ag_options *options)
     }
     ag_stats_replay(NULL);
     ag_segment_configure(options);
+    ag_pressure_ask(give_back);
     ag_watchdog_configure((uint64_t)options->graph_hold_us * 1000);
     atomic_store(&on, !atomic_load(&over));
 }
@@ -552,9 +561,6 @@ void ag_replay_stream_created(CUstream stream, unsigned flags, int priority)
 
     if (!ag_replay_on())
         return;
-    /* The handle was destroyed by the API of before CUDA 4.0, which is not hooked. */
-    if (ag_stream_find(stream))
-        ag_replay_stream_dying(stream);
     context = ag_context_current();
     if (context && !ag_context_is_inside())
         ag_stream_announce(context, stream, !(flags & CU_STREAM_NON_BLOCKING), priority);

@@ -15,6 +15,13 @@
 
 static struct ag_size cache_limit, pending_limit;
 
+static void (*others_give_back)(void);
+
+void ag_pressure_ask(void (*give_back)(void))
+{
+    others_give_back = give_back;
+}
+
 void ag_pressure_configure(struct ag_size cache, struct ag_size pending)
 {
     cache_limit = cache;
@@ -198,8 +205,11 @@ void ag_pressure_relieve(struct ag_device *device)
 {
     struct room room = {device, UINT64_MAX};
 
-    if (!ag_capture_is_open()) /* what is guarded is read first */
+    if (!ag_capture_is_open()) { /* what is guarded is read first */
         (void)ag_guard_relieve(device);
+        if (others_give_back)
+            others_give_back();
+    }
     ag_context_each(give_up_cached, &room);
     wait_for_frees(AG_STAT_WAITED_PRESSURE);
     ag_pool_trim(device);

@@ -40,6 +40,11 @@ static struct {
     _Atomic uint32_t n_dumped, n_launched;
 } state;
 
+uint64_t ag_segment_bytes(void)
+{
+    return atomic_load_explicit(&state.bytes, memory_order_relaxed);
+}
+
 void ag_segment_configure(const struct ag_options *options)
 {
     uint32_t length = options->graph_segment.n;
@@ -365,8 +370,7 @@ static bool has_room(const struct ag_stream *stream)
 {
     uint64_t most = ag_size_bytes(state.max_bytes, stream->id.context->device->total_bytes);
 
-    return stream->learned.n_graphs < state.max_graphs &&
-           atomic_load_explicit(&state.bytes, memory_order_relaxed) <= most;
+    return stream->learned.n_graphs < state.max_graphs && ag_segment_bytes() <= most;
 }
 
 /* One at a time: destroying one takes the driver as long as a few launches. */

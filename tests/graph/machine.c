@@ -16,6 +16,7 @@
 #include "policy/managed/kernel_params.h"
 #include "policy/order/capture.h"
 #include "policy/order/fence.h"
+#include "policy/pressure.h"
 #include "tests/common/check.h"
 
 struct ag_driver ag_cu;
@@ -258,6 +259,11 @@ bool ag_error_is_sticky(CUresult result)
 {
     (void)result;
     return false;
+}
+
+void ag_pressure_ask(void (*give_back)(void))
+{
+    (void)give_back;
 }
 
 _Atomic unsigned ag_captures_open;

@@ -1001,6 +1001,26 @@ static void host_functions(void)
     say("%u %08x %u %08x", counts[0], counts[1], counts[2], counts[3]);
 }
 
+/* Natively there is room for it: graphs have none of the card then. */
+static void full_of_graphs(void)
+{
+    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+    CUdeviceptr p, large;
+
+    OK(cuMemAlloc(&p, 4096));
+    for (uint32_t iteration = 0; iteration < 300; iteration++) {
+        for (uint32_t i = 0; i < 30 + iteration / 5; i++)
+            launch_fill(stream, p, 4, iteration + i);
+        OK(cuStreamSynchronize(stream));
+    }
+    SAY_CODE("large", cuMemAlloc(&large, (size_t)59 << 20));
+    for (uint32_t i = 0; i < 30; i++)
+        launch_fill(stream, p, 4, i);
+    OK(cuStreamSynchronize(stream));
+    say("%u wrong", count_wrong(p, 4, 29));
+    tell("full");
+}
+
 /* ---- the end ---- */
 
 static void *leave(void *how)
@@ -1150,6 +1170,7 @@ static const struct {
     {"many", many_streams},
     {"resetting", resetting},
     {"host", host_functions},
+    {"full", full_of_graphs},
     {"forking", forking},
     {"clustered", clustered},
     {"ordered", stream_ordered},

@@ -133,6 +133,11 @@ class Replay(Case):
                 if state != 'on':
                     self.assertEqual((replay['reason'], replay['operations']), ('CUDA_LAUNCH_BLOCKING is set', 0))
 
+    def test_a_card_that_is_full_of_graphs(self):
+        for variant, result in self.part('full', variants=[HELD, PLAIN, SHORT], settings={'SIM_MEMORY': '64MiB'}):
+            if variant == HELD:
+                self.assertGreater(self.replayed(result)['tries_reset'], 0)
+
     # --- the host watches ---
 
     def test_polling(self):
