@@ -1241,10 +1241,18 @@ __attribute__((noinline)) static CUresult free_special(struct ag_block *block, s
     return free_block(block, bytes);
 }
 
+/* Does the driver know a block of ours by it, which the program has under another address? */
+static bool is_of_guarded(CUdeviceptr address)
+{
+    struct ag_block_seen seen;
+
+    return ag_guard_shifts() && ag_ledger_look(ag_guard_address(address), &seen);
+}
+
 /* What is not the program's, or not ours. */
 __attribute__((noinline)) static CUresult free_foreign(CUdeviceptr address, enum ag_claim claim)
 {
-    if (claim == AG_CLAIM_NOT_LIVE)
+    if (claim == AG_CLAIM_NOT_LIVE || is_of_guarded(address))
         return CUDA_ERROR_INVALID_VALUE;
     /* The program's own pool memory goes at once: work that natively was done may still use it. */
     if (address && ag_host_wait_pending())

@@ -177,6 +177,7 @@ static void answers(size_t bytes)
     OK(cuPointerGetAttribute(&second, CU_POINTER_ATTRIBUTE_BUFFER_ID, p + bytes - 1));
     say("context: %d, type %u, one buffer: %d", context == current, type, first == second);
     SAY_CODE("a free of its middle", cuMemFree(p + 16));
+    SAY_CODE("a free of what lies before it", cuMemFree(p - 512));
     OK(cuMemFree(p));
     SAY_CODE("a second free", cuMemFree(p));
     SAY_CODE("its range then", cuMemGetAddressRange(NULL, &(size_t){0}, p));
