@@ -214,6 +214,9 @@ static enum ag_stat alloc_managed(CUdeviceptr *ret_address, size_t bytes, CUstre
 
     if (ag_capture_is_open())
         return AG_STAT_ASYNC_CAPTURE_OPEN;
+    /* what the program made of its own pool, such as exportable, it expects of the memory */
+    if (!ag_app_pools_current_is_default(device->ordinal))
+        return AG_STAT_ASYNC_OWN_POOL;
     /* what is freed of it is not counted: it cannot be held to a limit */
     if (ag_budget_is_limited())
         return AG_STAT_ASYNC_EXHAUSTED;
@@ -348,14 +351,15 @@ void ag_app_answer_pool(CUmemoryPool *pool)
 {
     const struct ag_device *device = device_of_managed(*pool);
     CUstreamCaptureMode previous;
+    CUmemoryPool usual;
 
     if (!device)
         return;
     previous = ag_capture_relax();
-    if (!ag_cu.cuDeviceGetMemPool ||
-        ag_cu.cuDeviceGetMemPool(pool, device->ordinal) != CUDA_SUCCESS)
-        *pool = ag_app_pools_current_handle(device->ordinal);
+    usual = ag_app_pools_default_handle(device->ordinal);
     ag_capture_restore(previous);
+    if (usual)
+        *pool = usual;
 }
 
 bool ag_app_is_managed(CUdeviceptr address)

@@ -1,6 +1,6 @@
 /* The program's own cudaMallocAsync and cudaFreeAsync: they go to the driver, counted by pool.
  * Where a rule says async=managed, allocations that name no pool come from the device's managed
- * pool. */
+ * pool, as long as the device's default pool is the current one. */
 #ifndef AG_POLICY_APP_ASYNC_H
 #define AG_POLICY_APP_ASYNC_H
 
@@ -22,7 +22,7 @@ CUresult ag_app_free(CUdeviceptr address, CUstream stream, bool per_thread, cons
 
 /* `*pool` is the driver's answer for CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE of memory that is not in
  * the ledger. If that names our managed pool, the program hears of the pool that the allocation
- * would natively have come from: its device's current one. */
+ * would natively have come from: its device's default one. */
 void ag_app_answer_pool(CUmemoryPool *pool);
 /* Does the address lie in memory of one of our managed pools? One driver call, if there is such a
  * pool. */

@@ -207,23 +207,44 @@ unsigned ag_app_pools_current(int ordinal)
     return found ? found - 1 : default_row(ordinal);
 }
 
+static CUmemoryPool ask_default(int ordinal)
+{
+    CUmemoryPool pool = NULL;
+
+    return ag_cu.cuDeviceGetDefaultMemPool &&
+                   ag_cu.cuDeviceGetDefaultMemPool(&pool, ordinal) == CUDA_SUCCESS
+               ? pool
+               : NULL;
+}
+
 /* The handle of a row's pool. A default pool's is asked for, which makes a driver call. */
 static CUmemoryPool handle_of(unsigned i)
 {
     CUmemoryPool pool = atomic_load_explicit(&table.rows[i].handle, memory_order_acquire);
     const struct ag_app_pool_stats *told = &ag_stats.app_pools[i];
 
-    if (pool || told->kind != AG_APP_POOL_DEFAULT || !is_device(told->device) ||
-        !ag_cu.cuDeviceGetDefaultMemPool ||
-        ag_cu.cuDeviceGetDefaultMemPool(&pool, told->device) != CUDA_SUCCESS)
+    if (pool || told->kind != AG_APP_POOL_DEFAULT || !is_device(told->device))
         return pool;
-    atomic_store_explicit(&table.rows[i].handle, pool, memory_order_release);
+    pool = ask_default(told->device);
+    if (pool)
+        atomic_store_explicit(&table.rows[i].handle, pool, memory_order_release);
     return pool;
 }
 
-CUmemoryPool ag_app_pools_current_handle(int ordinal)
+CUmemoryPool ag_app_pools_default_handle(int ordinal)
 {
-    return handle_of(ag_app_pools_current(ordinal));
+    unsigned i = is_device(ordinal) ? default_row(ordinal) : OTHERS;
+
+    return i == OTHERS ? ask_default(ordinal) : handle_of(i);
+}
+
+bool ag_app_pools_current_is_default(int ordinal)
+{
+    unsigned found = is_device(ordinal)
+                         ? atomic_load_explicit(&table.current[ordinal], memory_order_acquire)
+                         : others_row() + 1;
+
+    return !found || ag_stats.app_pools[found - 1].kind == AG_APP_POOL_DEFAULT;
 }
 
 /* The handles of default pools that were never asked for: a program may know one from an attribute

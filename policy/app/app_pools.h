@@ -19,8 +19,10 @@ void ag_app_pools_configure(struct ag_size keep);
 
 /* Row of the pool that cuMemAllocAsync uses on a device (ordinal < 0: not known). */
 unsigned ag_app_pools_current(int ordinal);
-/* Its handle, as far as the table knows. May ask the driver, for the default pool's. */
-CUmemoryPool ag_app_pools_current_handle(int ordinal);
+/* Is that the device's default pool? */
+bool ag_app_pools_current_is_default(int ordinal);
+/* The default pool's handle, or NULL. May ask the driver, of what the table does not know. */
+CUmemoryPool ag_app_pools_default_handle(int ordinal);
 /* Row of a pool that an allocation names, to count in (ag_stats_app_pool). A handle that is met for
  * the first time may be asked about. */
 unsigned ag_app_pools_find(CUmemoryPool pool);

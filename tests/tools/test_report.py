@@ -41,7 +41,7 @@ SAMPLE = {
                             "bytes": 512, "first_offset": 512, "wrong_bytes": 4, "allocated_by": "p+0x10",
                             "freed_by": None}]},
     "async": {"freed": 2, "captured": 0, "thresholds_raised": 1, "managed": 0, "managed_bytes": 0,
-              "managed_capture_open": 0, "managed_unavailable": 0, "managed_exhausted": 0},
+              "managed_capture_open": 0, "managed_own_pool": 0, "managed_unavailable": 0, "managed_exhausted": 0},
     "app_pools": [{"kind": "default", "device": 0, "allocs": 3, "frees": 2, "failed": 0,
                    "alloc_bytes": 1536, "other_calls": 1, "reserved_high_bytes": 1 << 25,
                    "used_high_bytes": 1024, "destroyed": False, "threshold_raised": True}],

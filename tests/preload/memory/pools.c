@@ -198,6 +198,14 @@ static void codes(void)
 
 /* --- the current pool --- */
 
+static cuuint64_t attribute(CUmemoryPool pool, CUmemPool_attribute which)
+{
+    cuuint64_t value = 77;
+
+    OK(cuMemPoolGetAttribute(pool, which, &value));
+    return value;
+}
+
 static CUmemoryPool pool_of(CUdeviceptr p)
 {
     CUmemoryPool pool = NULL;
@@ -447,6 +455,27 @@ static void threads(void)
 
 /* --- pools of another process: here of this one --- */
 
+/* What names no pool comes from the one that is current, which may be there to be shared. */
+static void share_current(void)
+{
+    CUmemoryPool pool = create(CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR), usual;
+    CUmemPoolPtrExportData data;
+    CUdeviceptr p, of_usual;
+
+    OK(cuDeviceGetMemPool(&usual, 0));
+    OK(cuMemAllocAsync(&of_usual, WORDS * 4, NULL));
+    OK(cuDeviceSetMemPool(0, pool));
+    OK(cuMemAllocAsync(&p, WORDS * 4, NULL));
+    SAY_CODE("export pointer", cuMemPoolExportPointer(&data, p));
+    say("used: %llu", (unsigned long long)attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT));
+    say("of the pool that is current: %d", pool_of(p) == pool);
+    say("of the one that was: %d", pool_of(of_usual) == usual);
+    SAY_CODE("free", cuMemFreeAsync(p, NULL));
+    SAY_CODE("free", cuMemFreeAsync(of_usual, NULL));
+    OK(cuStreamSynchronize(NULL));
+    OK(cuMemPoolDestroy(pool));
+}
+
 static void share(void)
 {
     CUmemoryPool pool = create(CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR), imported = untouched_pool;
@@ -477,17 +506,10 @@ static void share(void)
     OK(cuStreamSynchronize(NULL));
     SAY_CODE("destroy of the import", cuMemPoolDestroy(imported));
     SAY_CODE("destroy", cuMemPoolDestroy(pool));
+    share_current();
 }
 
 /* --- levels: what the pools hold after everything was given back --- */
-
-static cuuint64_t attribute(CUmemoryPool pool, CUmemPool_attribute which)
-{
-    cuuint64_t value = 77;
-
-    OK(cuMemPoolGetAttribute(pool, which, &value));
-    return value;
-}
 
 static void use(CUmemoryPool pool, size_t bytes)
 {

@@ -161,7 +161,7 @@ class Told(Pools):
             self.assertNotIn('app_pools', result.report())
         report = self.report('current', MANAGED[0])
         self.assertEqual(self.rows(report, 'managed'), [])
-        self.assertEqual(sum(row['allocs'] for row in report['app_pools']), 0)
+        self.assertEqual(sum(row['allocs'] for row in self.rows(report, 'default')), 0)
 
 
 class Kept(Pools):
@@ -209,8 +209,13 @@ class Limited(Pools):
 class Managed(Pools):
     def test_redirected(self):
         report = self.report('current', MANAGED[0])
-        self.assertEqual(report['async']['managed'], 5)
-        self.assertEqual(report['async']['managed_bytes'], 4 * 4096 + (1 << 20))
+        self.assertEqual(report['async']['managed'], 4)
+        self.assertEqual(report['async']['managed_bytes'], 3 * 4096 + (1 << 20))
+
+    def test_not_where_the_programs_pool_is_current(self):
+        report = self.report('current', MANAGED[0])
+        self.assertEqual(report['async']['managed_own_pool'], 1)
+        self.assertEqual([row['allocs'] for row in self.rows(report, 'created')], [1])
 
     def test_has_no_dma_buf(self):
         result = preloaded([program('preload_pools'), 'current'], MANAGED[0])
@@ -218,9 +223,9 @@ class Managed(Pools):
 
     def test_first_rule_decides(self):
         for rules, n in (('size<8KiB:pool; *:async=managed', 1), ('*:async=pass; *:async=managed', 0),
-                         ('nth=2..3:async=managed', 2), ('from=libnothing*:async=managed', 0),
-                         ('from=preload_pools:async=managed', 5), ('device=1:async=managed', 0),
-                         ('device=0,size=1..8KiB:async=managed', 4)):
+                         ('nth=2..3:async=managed', 1), ('from=libnothing*:async=managed', 0),
+                         ('from=preload_pools:async=managed', 4), ('device=1:async=managed', 0),
+                         ('device=0,size=1..8KiB:async=managed', 3)):
             report = self.report('current', {'ALLOGRAFT_RULES': rules})
             self.assertEqual(report['async']['managed'], n, rules)
 
@@ -232,7 +237,7 @@ class Managed(Pools):
     def test_not_without_managed_pools(self):
         report = self.report('current', dict(MANAGED[0], SIM_DRIVER_VERSION='12090'))
         self.assertEqual(report['async']['managed'], 0)
-        self.assertEqual(report['async']['managed_unavailable'], 5)
+        self.assertEqual(report['async']['managed_unavailable'], 4)
 
     def test_not_beyond_the_device(self):
         report = self.report('codes', MANAGED[0])
@@ -240,7 +245,7 @@ class Managed(Pools):
 
     def test_pool_that_is_refused(self):
         report = self.report('current', dict(MANAGED[0], SIM_FAIL='cuMemPoolCreate:2:801'))
-        self.assertEqual(report['async']['managed_unavailable'], 5)
+        self.assertEqual(report['async']['managed_unavailable'], 4)
 
 
 if __name__ == '__main__':
