@@ -21,6 +21,10 @@
 #include "interpose/hooks/entry.h"
 #include "interpose/lifecycle.h"
 
+#if !__GLIBC_PREREQ(2, 34)
+int execveat(int folder, const char *path, char *const argv[], char *const envp[], int flags);
+#endif
+
 #define NEXT(name) ((__typeof__(&name))next(NEXT_##name, #name))
 
 enum {
@@ -29,6 +33,7 @@ enum {
     NEXT_execvp,
     NEXT_execvpe,
     NEXT_fexecve,
+    NEXT_execveat,
     N_NEXT,
 };
 
@@ -38,7 +43,8 @@ static void *found_early[N_NEXT];
 
 void ag_exit_hooks_begin(void)
 {
-    static const char *const names[N_NEXT] = {"execve", "execv", "execvp", "execvpe", "fexecve"};
+    static const char *const names[N_NEXT] = {"execve",  "execv",   "execvp",
+                                              "execvpe", "fexecve", "execveat"};
 
     for (unsigned i = 0; i < N_NEXT; i++)
         found_early[i] = ag_real_dlsym(RTLD_NEXT, names[i]);
@@ -142,6 +148,18 @@ AG_ENTRY int fexecve(int fd, char *const argv[], char *const envp[])
     bool went = GO(ag_leave_may_start_open(fd));
 
     return stay(went, NEXT(fexecve)(fd, argv, envp));
+}
+
+AG_ENTRY int execveat(int folder, const char *path, char *const argv[], char *const envp[],
+                      int flags)
+{
+    bool went = GO(ag_leave_may_start_at(folder, path, flags));
+    __typeof__(&execveat) libcs = NEXT(execveat);
+
+    if (libcs)
+        return stay(went, libcs(folder, path, argv, envp, flags));
+    /* glibc before 2.34 has none */
+    return stay(went, (int)syscall(SYS_execveat, folder, path, argv, envp, flags));
 }
 
 /* Number of arguments up to and with the closing NULL. */

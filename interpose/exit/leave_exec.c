@@ -20,18 +20,23 @@
 #define SCRIPT_DEPTH 5 /* an interpreter may be a script; the kernel allows as many */
 #define DEFAULT_PATH "/bin:/usr/bin"
 
-static bool is_executable(const char *path)
+#ifndef AT_EXECVE_CHECK
+#define AT_EXECVE_CHECK 0x10000 /* Linux 6.14: only asks */
+#endif
+
+/* Paths are relative to a folder, as those of openat; `flags`: of fstatat. */
+static bool is_executable(int folder, const char *path, int flags)
 {
     struct stat status;
 
-    return !stat(path, &status) && S_ISREG(status.st_mode) &&
-           !faccessat(AT_FDCWD, path, X_OK, AT_EACCESS);
+    return !fstatat(folder, path, &status, flags) && S_ISREG(status.st_mode) &&
+           !faccessat(folder, path, X_OK, AT_EACCESS);
 }
 
 /* The first line, or nothing where the file may be executed and not read. */
-static void read_head(const char *path, char *head, size_t capacity)
+static void read_head(int folder, const char *path, char *head, size_t capacity)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    int fd = openat(folder, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     ssize_t n = fd < 0 ? 0 : read(fd, head, capacity - 1);
 
     head[n < 0 ? 0 : n] = '\0';
@@ -51,21 +56,21 @@ static const char *interpreter_of(char *head)
     return name;
 }
 
-static bool may_start(const char *path, unsigned depth)
+static bool may_start(int folder, const char *path, int flags, unsigned depth)
 {
     char head[256]; /* as much as the kernel looks at */
     const char *interpreter;
 
-    if (!is_executable(path))
+    if (!is_executable(folder, path, flags))
         return false;
-    read_head(path, head, sizeof(head));
+    read_head(folder, path, head, sizeof(head));
     interpreter = interpreter_of(head);
-    return !interpreter || depth >= SCRIPT_DEPTH || may_start(interpreter, depth + 1);
+    return !interpreter || depth >= SCRIPT_DEPTH || may_start(AT_FDCWD, interpreter, 0, depth + 1);
 }
 
 bool ag_leave_may_start(const char *path)
 {
-    return path && may_start(path, 0);
+    return path && may_start(AT_FDCWD, path, 0, 0);
 }
 
 bool ag_leave_may_find(const char *file)
@@ -96,4 +101,13 @@ bool ag_leave_may_start_open(int fd)
 
     return !fstat(fd, &status) && S_ISREG(status.st_mode) &&
            status.st_mode & (S_IXUSR | S_IXGRP | S_IXOTH);
+}
+
+bool ag_leave_may_start_at(int folder, const char *path, int flags)
+{
+    if (flags & AT_EXECVE_CHECK || !path)
+        return false;
+    if (flags & AT_EMPTY_PATH && !*path)
+        return ag_leave_may_start_open(folder);
+    return may_start(folder, path, flags & AT_SYMLINK_NOFOLLOW, 0);
 }

@@ -44,6 +44,8 @@ int main(int argc, char **argv)
         return 98;
     make_file("no_interpreter", "#! /nonexistent/sh -e\n", 0755);
     make_file("not_executable", "#! /bin/sh\n", 0644);
+    if (symlink("/bin/true", "link") && errno != EEXIST)
+        return 98;
     setenv("PATH", "/nonexistent/bin::/etc", 1);
     device_open();
     allocate_and_free();
@@ -58,6 +60,13 @@ int main(int argc, char **argv)
     IN_VAIN(execlp("no_interpreter", "x", (char *)NULL));
     IN_VAIN(fexecve(open("not_executable", O_RDONLY), args, environment));
     IN_VAIN(fexecve(-1, args, environment));
+#if __GLIBC_PREREQ(2, 34)
+    IN_VAIN(execveat(AT_FDCWD, "./no_interpreter", args, environment, 0));
+    IN_VAIN(execveat(-1, "not_executable", args, environment, 0));
+    IN_VAIN(execveat(open(".", O_PATH), "link", args, environment, AT_SYMLINK_NOFOLLOW));
+    IN_VAIN(execveat(open(".", O_PATH), "", args, environment, AT_EMPTY_PATH));
+    IN_VAIN(execveat(AT_FDCWD, "", args, environment, 0));
+#endif
     allocate_and_free();
     return 3;
 }

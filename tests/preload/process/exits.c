@@ -1,5 +1,6 @@
 /* Ends in the way its first argument names, its last calls being a kernel and a free. */
 #define _GNU_SOURCE
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -57,6 +58,22 @@ static void fork_and(const char *what)
     OK(cuMemFree(p));
 }
 
+/* As execveat, which libc has since 2.34: a path, one below a folder, or what is open. */
+static void exec_at(const char *how, char *const args[], char *const environment[])
+{
+#if __GLIBC_PREREQ(2, 34)
+    if (strcmp(how, "") == 0)
+        execveat(AT_FDCWD, "/bin/echo", args, environment, 0);
+    if (strcmp(how, "_folder") == 0)
+        execveat(open("/bin/", O_PATH | O_DIRECTORY), "echo", args, environment, 0);
+    if (strcmp(how, "_open") == 0)
+        execveat(open("/bin/echo", O_PATH | O_CLOEXEC), "", args, environment, AT_EMPTY_PATH);
+#else
+    (void)how;
+    execve("/bin/echo", args, environment);
+#endif
+}
+
 static void exec_by(const char *what)
 {
     char *const args[] = {"echo", "another program", NULL};
@@ -76,6 +93,10 @@ static void exec_by(const char *what)
         execlp("echo", "echo", "another program", (char *)NULL);
     if (strcmp(what, "execle") == 0)
         execle("/bin/echo", "echo", "another program", (char *)NULL, environment);
+    if (strcmp(what, "fexecve") == 0)
+        fexecve(open("/bin/echo", O_RDONLY | O_CLOEXEC), args, environment);
+    if (strncmp(what, "execveat", 8) == 0)
+        exec_at(what + 8, args, environment);
     if (strcmp(what, "exec_fails") == 0) {
         execv("/no/such/program", args);
         say("still here: %d", execl("/no/such/program", "x", (char *)NULL));
@@ -93,7 +114,7 @@ int main(int argc, char **argv)
     last_calls();
     if (strncmp(way, "fork_", 5) == 0)
         fork_and(way + 5);
-    if (strncmp(way, "exec", 4) == 0)
+    if (strncmp(way, "exec", 4) == 0 || strcmp(way, "fexecve") == 0)
         exec_by(way);
     if (strcmp(way, "exit") == 0)
         exit(3);

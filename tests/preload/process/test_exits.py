@@ -5,7 +5,8 @@ import json
 from harness import SEEDS, Case, main, preloaded, program
 
 EXITS = ('return', 'exit', '_exit', '_Exit', 'quick_exit', 'thread')
-EXECS = ('execv', 'execve', 'execvp', 'execvpe', 'execl', 'execlp', 'execle')
+EXECS = ('execv', 'execve', 'execvp', 'execvpe', 'execl', 'execlp', 'execle', 'fexecve', 'execveat', 'execveat_folder',
+         'execveat_open')
 FORKS = ('fork_exit', 'fork__exit', 'fork_exec', 'fork_abort')
 # What the device prints comes out by the end of the process, and may come out after lines that the
 # host printed once the free had returned.
