@@ -382,7 +382,8 @@ static inline allograft_status allograft_pool_shared(int device, allograft_pool 
     ALLOGRAFT_CALL(pool_shared, device, ret);
 }
 
-/* The one stream of the device for captures, non-blocking; the library's, never to be destroyed. */
+/* The one stream for captures of the device's current context, non-blocking; the library's, never
+ * to be destroyed. */
 static inline allograft_status allograft_capture_stream(int device, void **ret_stream)
 {
     ALLOGRAFT_CALL(capture_stream, device, ret_stream);

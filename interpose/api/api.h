@@ -64,7 +64,8 @@
     X(cuMemPrefetchAsync_v2)       \
     X(cuMemAdvise)                 \
     X(cuMemGetAddressRange_v2)     \
-    X(cuMemAdvise_v2)
+    X(cuMemAdvise_v2)              \
+    X(cuCtxGetId)
 
 struct ag_api_driver {
 #define AG_API_ENTRY_POINT(symbol) __typeof__(&symbol) symbol;

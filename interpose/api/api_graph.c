@@ -45,11 +45,7 @@ allograft_status ag_api_pool_new(allograft_pool *ret)
 }
 
 /* Made for a device when first asked for; under ag_api_lock. */
-static struct {
-    allograft_pool pool;
-    CUcontext context;
-    CUstream stream;
-} shared[AG_MAX_DEVICES];
+static allograft_pool shared_pools[AG_MAX_DEVICES];
 
 allograft_status ag_api_pool_shared(int device, allograft_pool *ret)
 {
@@ -60,33 +56,85 @@ allograft_status ag_api_pool_shared(int device, allograft_pool *ret)
     if (status != ALLOGRAFT_OK)
         return status;
     ag_lock_take(&ag_api_lock);
-    if (!shared[device].pool)
-        (void)ag_api_pool_new(&shared[device].pool);
-    *ret = shared[device].pool;
+    if (!shared_pools[device])
+        (void)ag_api_pool_new(&shared_pools[device]);
+    *ret = shared_pools[device];
     ag_lock_release(&ag_api_lock);
     return ALLOGRAFT_OK;
 }
 
-/* The stream of the device in its current context; NULL when there is none yet. */
-static CUstream shared_stream(int device, CUcontext context, CUstream offered)
+/* The stream of a context. It lives as long as that: whoever asked may still use it. */
+struct shared_stream {
+    struct shared_stream *next;
+    CUcontext context;
+    unsigned long long id; /* the context's: handles come again; 0: the driver told none */
+    CUstream stream;
+};
+static struct shared_stream *shared_streams; /* under ag_api_lock */
+
+/* Takes the context's out of the list, or returns NULL. With the lock held. */
+static struct shared_stream *take_shared(CUcontext context)
 {
+    struct shared_stream **place = &shared_streams, *found;
+
+    while (*place && (*place)->context != context)
+        place = &(*place)->next;
+    found = *place;
+    if (found)
+        *place = found->next;
+    return found;
+}
+
+/* The stream that the context has; else it has the one that is offered, or NULL. The list is left
+ * with `offered` where that was taken. */
+static CUstream share_stream(CUcontext context, unsigned long long id,
+                             struct shared_stream *offered)
+{
+    struct shared_stream *known, *kept;
     CUstream found;
 
     ag_lock_take(&ag_api_lock);
-    if (shared[device].context != context || !shared[device].stream) {
-        shared[device].context = context;
-        shared[device].stream = offered;
+    known = take_shared(context);
+    /* with another id, it went with an earlier context of that handle */
+    kept = known && (!id || !known->id || known->id == id) ? known : offered;
+    if (kept) {
+        kept->next = shared_streams;
+        shared_streams = kept;
     }
-    found = shared[device].stream;
+    found = kept ? kept->stream : NULL;
     ag_lock_release(&ag_api_lock);
+    if (known != kept)
+        free(known);
     return found;
+}
+
+static allograft_status make_shared(CUcontext context, unsigned long long id, void **ret)
+{
+    struct shared_stream *fresh = malloc(sizeof(*fresh));
+    allograft_status status;
+
+    if (!fresh)
+        return ag_api_fail(ALLOGRAFT_NO_MEMORY, "no memory for a stream");
+    *fresh = (struct shared_stream){.context = context, .id = id};
+    status = AG_API_DO(cuStreamCreate, &fresh->stream, CU_STREAM_NON_BLOCKING);
+    if (status == ALLOGRAFT_OK) {
+        CUstream made = fresh->stream;
+
+        *ret = share_stream(context, id, fresh);
+        if (*ret == made)
+            return ALLOGRAFT_OK;
+        (void)ag_api_cu.cuStreamDestroy_v2(made); /* another thread was first */
+    }
+    free(fresh);
+    return status;
 }
 
 allograft_status ag_api_capture_stream(int device, void **ret)
 {
     allograft_status status = ag_api_check_device(device, false);
+    unsigned long long id = 0;
     CUcontext context = NULL;
-    CUstream fresh = NULL;
+    CUstream found = NULL;
     bool pushed;
 
     if (status == ALLOGRAFT_OK && !ret)
@@ -96,12 +144,14 @@ allograft_status ag_api_capture_stream(int device, void **ret)
     status = ag_api_enter_device(device, &pushed);
     if (status == ALLOGRAFT_OK)
         status = AG_API_DO(cuCtxGetCurrent, &context);
-    if (status == ALLOGRAFT_OK && !shared_stream(device, context, NULL))
-        status = AG_API_DO(cuStreamCreate, &fresh, CU_STREAM_NON_BLOCKING);
     if (status == ALLOGRAFT_OK) {
-        *ret = shared_stream(device, context, fresh);
-        if (fresh && *ret != fresh) /* another thread was first */
-            (void)ag_api_cu.cuStreamDestroy_v2(fresh);
+        if (ag_api_cu.cuCtxGetId && ag_api_cu.cuCtxGetId(context, &id) != CUDA_SUCCESS)
+            id = 0;
+        found = share_stream(context, id, NULL);
+        if (found)
+            *ret = found;
+        else
+            status = make_shared(context, id, ret);
     }
     ag_api_leave(pushed);
     return status;
@@ -109,12 +159,12 @@ allograft_status ag_api_capture_stream(int device, void **ret)
 
 void ag_api_context_dying(CUcontext context)
 {
+    struct shared_stream *gone;
+
     ag_lock_take(&ag_api_lock);
-    for (unsigned i = 0; i < AG_MAX_DEVICES; i++) {
-        if (shared[i].context == context)
-            shared[i].stream = NULL;
-    }
+    gone = take_shared(context);
     ag_lock_release(&ag_api_lock);
+    free(gone);
     ag_api_owned_context_dying(context);
 }
 

@@ -166,6 +166,39 @@ static void test_shared(void)
     EXPECT_STATUS(ALLOGRAFT_INVALID, allograft_capture_stream(-1, &stream));
 }
 
+static void *stream_of(CUcontext context)
+{
+    CUcontext of = NULL;
+    void *stream = NULL;
+
+    OK(cuCtxSetCurrent(context));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_capture_stream(0, &stream));
+    OK(cuStreamGetCtx(stream, &of));
+    CHECK(of == context);
+    return stream;
+}
+
+/* Each context of the device has its own, for as long as it lives. */
+static void test_shared_by_context(void)
+{
+    CUcontext first, other[2];
+    void *stream, *others;
+
+    OK(cuCtxGetCurrent(&first));
+    stream = stream_of(first);
+    for (unsigned i = 0; i < 20; i++) {
+        OK(cuCtxCreate(&other[0], NULL, 0, 0));
+        OK(cuCtxCreate(&other[1], NULL, 0, 0));
+        others = stream_of(other[0]);
+        CHECK(stream_of(other[1]) != others && stream_of(first) == stream);
+        CHECK(stream_of(other[0]) == others);
+        OK(cuCtxDestroy(other[i % 2]));
+        (void)stream_of(other[(i + 1) % 2]);
+        OK(cuCtxDestroy(other[(i + 1) % 2]));
+        CHECK(stream_of(first) == stream);
+    }
+}
+
 void test_graphs(const char *folder)
 {
     CUstream stream = new_stream();
@@ -188,6 +221,7 @@ void test_graphs(const char *folder)
     EXPECT_STATUS(ALLOGRAFT_OK, allograft_graph_destroy(graph));
     test_kept(stream, p, folder);
     test_shared();
+    test_shared_by_context();
     OK(cuMemFree(p));
     say("graphs: right");
 }
