@@ -7,6 +7,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
+#include <link.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -65,9 +66,14 @@ bool ag_driver_is_there(void)
 
 bool ag_driver_owns(const void *address)
 {
+    struct link_map *map = NULL;
+    Lmid_t namespace;
     Dl_info info;
 
-    return dladdr(address, &info) && info.dli_fname && is_libcuda(info.dli_fname);
+    /* a link map is a handle */
+    return dladdr1(address, &info, (void **)&map, RTLD_DL_LINKMAP) && info.dli_fname &&
+           is_libcuda(info.dli_fname) && map && !dlinfo(map, RTLD_DI_LMID, &namespace) &&
+           namespace == LM_ID_BASE;
 }
 
 void ag_driver_note_address(const void *address)

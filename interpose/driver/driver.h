@@ -37,7 +37,9 @@ bool ag_driver_is_simulated(void);
 const char *ag_driver_path(void);
 /* The driver's own pointer for a hooked symbol, or NULL. */
 void *ag_driver_pointer(enum ag_hook hook);
-/* Does `address` lie in a library whose file name starts with libcuda.so? */
+/* Does `address` lie in a library whose file name starts with libcuda.so, and which the program has
+ * in its own namespace? That of another one (dlmopen) is a driver of its own, which we know nothing
+ * of. */
 bool ag_driver_owns(const void *address);
 /* Is a libcuda mapped into this process? Needs no ag_driver_find(). */
 bool ag_driver_is_loaded(void);

@@ -6,7 +6,8 @@
  * - Everything but cu[A-Z]* with an explicit handle leaves by a tail jump in dlsym_<arch>.S, so
  *   that RTLD_NEXT and RTLD_DEFAULT see the program's return address and keep their meaning. Those
  *   two need no help from us: they find our exported symbols in the right order.
- * - A result is replaced only if it lies in libcuda: other libraries have cu[A-Z] names, too.
+ * - A result is replaced only if it lies in libcuda: other libraries have cu[A-Z] names, too. The
+ *   libcuda of another namespace (dlmopen) is left alone: it has a state of its own.
  * - For cuGetProcAddress, the driver answers first, and its answer decides, not the name: one base
  *   name stands for several ABIs, and only the driver knows which one a version and flags mean. */
 #ifndef _GNU_SOURCE

@@ -73,6 +73,19 @@ class Named(Case):
                 self.assertEqual(len(result.reports()), 1)
 
 
+@unittest.skipIf(RUNTIME, 'a namespace of its own has a libc of its own, which no sanitizer knows')
+class Namespaces(Case):
+    def test_alone(self):
+        for _, result in self.same(program('preload_lookup_namespace')):
+            self.assertEqual(result.files, {})
+
+    def test_beside_the_programs(self):
+        for when, n in (('before', 2), ('after', 2)):
+            for settings in ({}, {'ALLOGRAFT_GRAPH': 'all'}, {'ALLOGRAFT_POLICY': 'pool'}):
+                (_, result), = self.same([program('preload_lookup_namespace'), when], [settings])
+                self.assertEqual(allocs(result.report()), n)
+
+
 @unittest.skipIf(RUNTIME, 'an audit brings a libc of its own, which no sanitizer knows')
 @unittest.skipIf(GLIBC < (2, 35), 'the loader does not tell of all bindings before glibc 2.35')
 class Audited(Case):
