@@ -21,8 +21,25 @@ dlsym:						/* (x0: handle, x1: name) */
 	b.hi	.Lpass
 	add	x9, x0, #1			/* RTLD_NEXT is -1, RTLD_DEFAULT 0 */
 	cmp	x9, #1
-	b.ls	.Lpass
+	b.ls	.Lpseudo
 	b	ag_resolve_dlsym_cuda
+.Lpseudo:
+	stp	x29, x30, [sp, #-32]!
+	.cfi_adjust_cfa_offset 32
+	.cfi_rel_offset x29, 0
+	.cfi_rel_offset x30, 8
+	stp	x0, x1, [sp, #16]
+	mov	x2, x30				/* who asks */
+	bl	ag_resolve_dlsym_is_missing
+	mov	w9, w0
+	ldp	x0, x1, [sp, #16]
+	ldp	x29, x30, [sp], #32
+	.cfi_adjust_cfa_offset -32
+	.cfi_restore x29
+	.cfi_restore x30
+	tbz	w9, #0, .Lpass
+	mov	x0, #0
+	ret
 .Lpass:
 	adrp	x9, ag_real_dlsym_pointer
 	ldr	x16, [x9, #:lo12:ag_real_dlsym_pointer]

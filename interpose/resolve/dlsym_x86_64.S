@@ -25,8 +25,27 @@ dlsym:						/* (rdi: handle, rsi: name) */
 	ja	.Lpass
 	leaq	1(%rdi), %rax			/* RTLD_NEXT is -1, RTLD_DEFAULT 0 */
 	cmpq	$1, %rax
-	jbe	.Lpass
+	jbe	.Lpseudo
 	jmp	ag_resolve_dlsym_cuda
+.Lpseudo:
+	movq	(%rsp), %rdx			/* who asks */
+	pushq	%rdi
+	.cfi_adjust_cfa_offset 8
+	pushq	%rsi
+	.cfi_adjust_cfa_offset 8
+	subq	$8, %rsp
+	.cfi_adjust_cfa_offset 8
+	call	ag_resolve_dlsym_is_missing
+	addq	$8, %rsp
+	.cfi_adjust_cfa_offset -8
+	popq	%rsi
+	.cfi_adjust_cfa_offset -8
+	popq	%rdi
+	.cfi_adjust_cfa_offset -8
+	testb	%al, %al
+	jz	.Lpass
+	xorl	%eax, %eax
+	ret
 .Lpass:
 	movq	ag_real_dlsym_pointer(%rip), %rax
 	testq	%rax, %rax

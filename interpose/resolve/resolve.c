@@ -5,7 +5,9 @@
  * - dlsym initialises nothing, takes no lock, opens nothing. It calls the real one and compares.
  * - Everything but cu[A-Z]* with an explicit handle leaves by a tail jump in dlsym_<arch>.S, so
  *   that RTLD_NEXT and RTLD_DEFAULT see the program's return address and keep their meaning. Those
- *   two need no help from us: they find our exported symbols in the right order.
+ *   two need little help from us: they find our exported symbols in the right order.
+ * - What we export is there always. Where it alone would be found and no driver is loaded, which
+ *   the loader is asked for, the answer is NULL, as natively.
  * - A result is replaced only if it lies in libcuda: other libraries have cu[A-Z] names, too. The
  *   libcuda of another namespace (dlmopen) is left alone: it has a state of its own.
  * - For cuGetProcAddress, the driver answers first, and its answer decides, not the name: one base
@@ -15,6 +17,9 @@
 #endif
 #include "interpose/driver/real_dlsym.h"
 
+#include <dlfcn.h>
+#include <errno.h>
+#include <link.h>
 #include <string.h>
 
 #include "interpose/base/log.h"
@@ -27,6 +32,7 @@
 
 /* For the assembly alone, hence no header. */
 void *ag_resolve_dlsym_cuda(void *handle, const char *name);
+bool ag_resolve_dlsym_is_missing(const void *handle, const char *name, const void *caller);
 
 /* Is the hook needed? Else its symbol is the driver's own, for all that programs can see. */
 static bool is_wanted(enum ag_hook hook)
@@ -67,6 +73,50 @@ static void *by_trampoline(const char *name, void *real)
     return trampoline;
 }
 
+/* Is it the symbol that we export by that name? */
+static bool is_ours(enum ag_hook hook, const void *found)
+{
+    return hook == AG_N_HOOKS ? ag_trampoline_is_at(found) : found == ag_hook_info(hook)->entry;
+}
+
+/* Is there nothing by that name but what we export? If so, dlerror says it. */
+static bool is_missing(const char *name)
+{
+    return !ag_driver_is_loaded() && !ag_real_dlsym(RTLD_NEXT, name);
+}
+
+static const struct link_map *map_of(const void *address)
+{
+    struct link_map *map = NULL;
+    Dl_info info;
+
+    return dladdr1(address, &info, (void **)&map, RTLD_DL_LINKMAP) ? map : NULL;
+}
+
+/* Does it lie in the program, or in what was preloaded before us? */
+static bool is_before_us(const void *address)
+{
+    const struct link_map *map = map_of(address), *at = map_of((void *)is_before_us);
+
+    while (at && at != map)
+        at = at->l_prev;
+    return at != NULL;
+}
+
+/* dlsym for names that begin cu[A-Z] and a pseudo-handle; called by the assembly: is the answer
+ * NULL? RTLD_NEXT only passes by us for those before us, and what comes first of all must be
+ * ours. */
+bool ag_resolve_dlsym_is_missing(const void *handle, const char *name, const void *caller)
+{
+    int saved_errno = errno;
+    bool missing = !ag_entry_inside() && (handle == RTLD_DEFAULT || is_before_us(caller)) &&
+                   is_ours(ag_hook_by_name(name), ag_real_dlsym(RTLD_DEFAULT, name)) &&
+                   is_missing(name);
+
+    errno = saved_errno;
+    return missing;
+}
+
 /* dlsym for names that begin cu[A-Z] and an explicit handle; reached by a jump from the
  * assembly. */
 void *ag_resolve_dlsym_cuda(void *handle, const char *name)
@@ -77,9 +127,11 @@ void *ag_resolve_dlsym_cuda(void *handle, const char *name)
     if (!real || ag_entry_inside())
         return real;
     hook = ag_hook_by_name(name);
+    if (is_ours(hook, real))
+        return is_missing(name) ? NULL : real;
     if (hook == AG_N_HOOKS)
         return by_trampoline(name, real);
-    if (real == ag_hook_info(hook)->entry || !is_wanted(hook) || !ag_driver_owns(real))
+    if (!is_wanted(hook) || !ag_driver_owns(real))
         return real;
     ag_driver_note_address(real);
     ag_stats_add(AG_STAT_LOOKUP_DLSYM, 1);

@@ -75,6 +75,11 @@ static void *thunk(unsigned number)
     return (void *)(ag_trampolines + (size_t)number * THUNK_BYTES);
 }
 
+bool ag_trampoline_is_at(const void *address)
+{
+    return (uintptr_t)address - (uintptr_t)ag_trampolines < N_TRAMPOLINES * THUNK_BYTES;
+}
+
 static CUresult not_supported(void)
 {
     return CUDA_ERROR_NOT_SUPPORTED;

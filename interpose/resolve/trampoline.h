@@ -20,6 +20,9 @@ void *ag_trampoline_of_name(const char *name, void *real);
 /* The same for what the driver's own look-up answered. After ag_trampoline_index(). */
 void *ag_trampoline_of_address(void *real);
 
+/* Is it one of them? */
+bool ag_trampoline_is_at(const void *address);
+
 /* Finds every listed function of the driver; once, at start, and only where trampolines are handed
  * out: else each is found when it is first called. */
 void ag_trampoline_index(void);
