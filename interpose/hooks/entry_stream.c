@@ -1,4 +1,5 @@
 /* Hooks of streams and captures, on which the exact ordering of frees depends (policy/order/). */
+#include "interpose/hooks/entry_graph.h"
 #include "interpose/hooks/entry_replay.h"
 #include "policy/alloc.h"
 #include "policy/contexts/context.h"
@@ -141,17 +142,20 @@ BEGINS(cuStreamBeginCaptureToGraph_ptsz, true,
         const CUgraphEdgeData *edges, size_t n, CUstreamCaptureMode mode),
        stream, graph, dependencies, edges, n, mode)
 
-AG_ENTRY CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph)
-{
-    AG_ENTER(cuStreamEndCapture, stream, graph);
-    return ag_entry_leave(ended(ag_cu.cuStreamEndCapture(stream, graph), stream, false));
-}
+#define ENDS(symbol, per_thread)                                         \
+    AG_ENTRY CUresult symbol(CUstream stream, CUgraph *graph)            \
+    {                                                                    \
+        CUresult result;                                                 \
+                                                                         \
+        AG_ENTER(symbol, stream, graph);                                 \
+        result = ended(ag_cu.symbol(stream, graph), stream, per_thread); \
+        if (result == CUDA_SUCCESS && *graph)                            \
+            ag_entry_note_captured(*graph);                              \
+        return ag_entry_leave(result);                                   \
+    }
 
-AG_ENTRY CUresult cuStreamEndCapture_ptsz(CUstream stream, CUgraph *graph)
-{
-    AG_ENTER(cuStreamEndCapture_ptsz, stream, graph);
-    return ag_entry_leave(ended(ag_cu.cuStreamEndCapture_ptsz(stream, graph), stream, true));
-}
+ENDS(cuStreamEndCapture, false)
+ENDS(cuStreamEndCapture_ptsz, true)
 
 /* --- attributes, which graphs of the stream's work would not have --- */
 

@@ -127,10 +127,6 @@ NOTED_WORK(AG_VISIBLE_HOST_FUNCTION, cuStreamAddCallback, false,
 NOTED_WORK(AG_VISIBLE_HOST_FUNCTION, cuStreamAddCallback_ptsz, true,
            (CUstream stream, CUstreamCallback callback, void *data, unsigned int flags), stream,
            callback, data, flags)
-NOTED(AG_VISIBLE_HOST_FUNCTION, cuGraphAddHostNode,
-      (CUgraphNode * node, CUgraph graph, const CUgraphNode *dependencies, size_t n,
-       const CUDA_HOST_NODE_PARAMS *parameters),
-      node, graph, dependencies, n, parameters)
 NOTED(AG_VISIBLE_PEERS, cuCtxEnablePeerAccess, (CUcontext peer, unsigned int flags), peer, flags)
 
 /* The state of its stream, if that is replayed. A graph with a host function is none that can be
@@ -159,29 +155,6 @@ static struct ag_stream *pass_host_function(CUstream stream, bool per_thread)
 
 HOST_FUNCTION(cuLaunchHostFunc, false)
 HOST_FUNCTION(cuLaunchHostFunc_ptsz, true)
-
-static void note_node(const CUgraphNodeParams *parameters)
-{
-    if (parameters && parameters->type == CU_GRAPH_NODE_TYPE_HOST)
-        ag_drain_note_visible(AG_VISIBLE_HOST_FUNCTION);
-}
-
-AG_ENTRY CUresult cuGraphAddNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies,
-                                 size_t n, CUgraphNodeParams *parameters)
-{
-    AG_ENTER(cuGraphAddNode, node, graph, dependencies, n, parameters);
-    note_node(parameters);
-    return ag_entry_leave(ag_cu.cuGraphAddNode(node, graph, dependencies, n, parameters));
-}
-
-AG_ENTRY CUresult cuGraphAddNode_v2(CUgraphNode *node, CUgraph graph,
-                                    const CUgraphNode *dependencies, const CUgraphEdgeData *edges,
-                                    size_t n, CUgraphNodeParams *parameters)
-{
-    AG_ENTER(cuGraphAddNode_v2, node, graph, dependencies, edges, n, parameters);
-    note_node(parameters);
-    return ag_entry_leave(ag_cu.cuGraphAddNode_v2(node, graph, dependencies, edges, n, parameters));
-}
 
 /* A global of the program may be a __managed__ variable, which the host reads. */
 static CUresult note_global(CUresult result, const CUdeviceptr *dptr)

@@ -1,7 +1,6 @@
 /* Reasons to drain: see drain.h. */
 #include "policy/order/drain.h"
 
-#include <limits.h>
 #include <stdatomic.h>
 
 #include "interpose/report/stats.h"

@@ -7,6 +7,7 @@
 #ifndef AG_POLICY_ORDER_DRAIN_H
 #define AG_POLICY_ORDER_DRAIN_H
 
+#include <limits.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 
@@ -59,6 +60,11 @@ static inline enum ag_drain ag_drain_reason(void)
                     ag_drain_state.counting;
 
     return bits ? (enum ag_drain)__builtin_ctz(bits) : AG_DRAIN_NOT;
+}
+/* Do frees not drain yet, and would they once something is noted? */
+static inline bool ag_drain_may_begin(void)
+{
+    return ag_drain_state.counting == UINT_MAX && ag_drain_reason() == AG_DRAIN_NOT;
 }
 /* ALLOGRAFT_FREE=ordered, and the process does not end: frees do not even drain in a capture. */
 bool ag_drain_is_never(void);

@@ -1,0 +1,141 @@
+/* Hooks of what goes into the program's own graphs: nodes that let the host see unfinished work.
+ *
+ * Such are host functions, and copies from or to pageable memory. As a call on a stream the latter
+ * does not return before it is done with that memory; in a graph it runs when the graph does. They
+ * are noted when they enter a graph, so that launches cost nothing. Child graphs, clones and
+ * updates take their nodes from graphs that were looked at. */
+#include "interpose/hooks/entry_graph.h"
+
+#include "interpose/base/pages.h"
+#include "interpose/driver/driver.h"
+#include "interpose/hooks/entry.h"
+#include "policy/order/drain.h"
+
+/* Memory that the driver does not know. When in doubt, it is. */
+static bool is_pageable(CUdeviceptr address)
+{
+    CUpointer_attribute attributes[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                        CU_POINTER_ATTRIBUTE_RANGE_SIZE};
+    unsigned type = 0;
+    size_t bytes = 0;
+    void *data[] = {&type, &bytes};
+
+    return !ag_cu.cuPointerGetAttributes ||
+           ag_cu.cuPointerGetAttributes(2, attributes, data, address) != CUDA_SUCCESS ||
+           (!type && !bytes);
+}
+
+static bool side_is_pageable(CUmemorytype type, const void *host, CUdeviceptr device)
+{
+    if (type == CU_MEMORYTYPE_HOST)
+        return is_pageable((CUdeviceptr)(uintptr_t)host);
+    return type == CU_MEMORYTYPE_UNIFIED && is_pageable(device);
+}
+
+/* Nothing is asked of the driver once frees wait anyway. */
+static void note_copy(const CUDA_MEMCPY3D *copy)
+{
+    if (copy && ag_drain_may_begin() &&
+        (side_is_pageable(copy->dstMemoryType, copy->dstHost, copy->dstDevice) ||
+         side_is_pageable(copy->srcMemoryType, copy->srcHost, copy->srcDevice)))
+        ag_drain_note_visible(AG_VISIBLE_PAGEABLE);
+}
+
+static void note_host(const CUDA_HOST_NODE_PARAMS *parameters)
+{
+    (void)parameters;
+    ag_drain_note_visible(AG_VISIBLE_HOST_FUNCTION);
+}
+
+static void note_node(const CUgraphNodeParams *parameters)
+{
+    if (parameters && parameters->type == CU_GRAPH_NODE_TYPE_HOST)
+        ag_drain_note_visible(AG_VISIBLE_HOST_FUNCTION);
+    if (parameters && parameters->type == CU_GRAPH_NODE_TYPE_MEMCPY)
+        note_copy(&parameters->memcpy.copyParams);
+}
+
+/* --- graphs that were captured --- */
+
+/* Of a copy that the driver does not describe nothing is known. */
+static void note_captured_copy(CUgraphNode node)
+{
+    CUDA_MEMCPY3D copy;
+
+    if (ag_cu.cuGraphMemcpyNodeGetParams(node, &copy) == CUDA_SUCCESS)
+        note_copy(&copy);
+    else
+        ag_drain_note_visible(AG_VISIBLE_PAGEABLE);
+}
+
+static void note_captured(CUgraph graph, CUgraphNode *nodes, size_t n)
+{
+    CUgraphNodeType type;
+
+    if (ag_cu.cuGraphGetNodes(graph, nodes, &n) != CUDA_SUCCESS)
+        return;
+    for (size_t i = 0; i < n && ag_drain_may_begin(); i++) {
+        if (ag_cu.cuGraphNodeGetType(nodes[i], &type) == CUDA_SUCCESS &&
+            type == CU_GRAPH_NODE_TYPE_MEMCPY)
+            note_captured_copy(nodes[i]);
+    }
+}
+
+void ag_entry_note_captured(CUgraph graph)
+{
+    enum { N_FEW = 64 };
+    CUgraphNode few[N_FEW], *many;
+    size_t n = 0;
+
+    if (!ag_drain_may_begin() || !ag_cu.cuGraphGetNodes || !ag_cu.cuGraphNodeGetType ||
+        !ag_cu.cuGraphMemcpyNodeGetParams || ag_cu.cuGraphGetNodes(graph, NULL, &n) != CUDA_SUCCESS)
+        return;
+    if (n <= N_FEW) {
+        note_captured(graph, few, n);
+        return;
+    }
+    many = ag_pages_get(n * sizeof(CUgraphNode));
+    if (!many) {
+        ag_drain_note_visible(AG_VISIBLE_PAGEABLE);
+        return;
+    }
+    note_captured(graph, many, n);
+    ag_pages_free(many, n * sizeof(CUgraphNode));
+}
+
+/* --- nodes that are added, and set to be others --- */
+
+/* `note_<what>` is given the parameter `with`, before the call. */
+#define NODES(what, with, symbol, parameters, ...)        \
+    AG_ENTRY CUresult symbol parameters                   \
+    {                                                     \
+        AG_ENTER(symbol, __VA_ARGS__);                    \
+        note_##what(with);                                \
+        return ag_entry_leave(ag_cu.symbol(__VA_ARGS__)); \
+    }
+
+NODES(host, parameters, cuGraphAddHostNode,
+      (CUgraphNode * node, CUgraph graph, const CUgraphNode *dependencies, size_t n,
+       const CUDA_HOST_NODE_PARAMS *parameters),
+      node, graph, dependencies, n, parameters)
+NODES(copy, copy, cuGraphAddMemcpyNode,
+      (CUgraphNode * node, CUgraph graph, const CUgraphNode *dependencies, size_t n,
+       const CUDA_MEMCPY3D *copy, CUcontext context),
+      node, graph, dependencies, n, copy, context)
+NODES(node, parameters, cuGraphAddNode,
+      (CUgraphNode * node, CUgraph graph, const CUgraphNode *dependencies, size_t n,
+       CUgraphNodeParams *parameters),
+      node, graph, dependencies, n, parameters)
+NODES(node, parameters, cuGraphAddNode_v2,
+      (CUgraphNode * node, CUgraph graph, const CUgraphNode *dependencies,
+       const CUgraphEdgeData *edges, size_t n, CUgraphNodeParams *parameters),
+      node, graph, dependencies, edges, n, parameters)
+NODES(copy, copy, cuGraphMemcpyNodeSetParams, (CUgraphNode node, const CUDA_MEMCPY3D *copy), node,
+      copy)
+NODES(node, parameters, cuGraphNodeSetParams, (CUgraphNode node, CUgraphNodeParams *parameters),
+      node, parameters)
+NODES(copy, copy, cuGraphExecMemcpyNodeSetParams,
+      (CUgraphExec exec, CUgraphNode node, const CUDA_MEMCPY3D *copy, CUcontext context), exec,
+      node, copy, context)
+NODES(node, parameters, cuGraphExecNodeSetParams,
+      (CUgraphExec exec, CUgraphNode node, CUgraphNodeParams *parameters), exec, node, parameters)
