@@ -25,6 +25,7 @@
 #define WRAPPER_MAGIC      0x466243b1u
 #define FAT_MAGIC          0xba55ed50u
 #define FLAG_ZSTD          0x8000u
+#define KIND_CUBIN         2u
 #define ENTRY_HEADER_LEAST 48u
 #define CHUNK              16384u
 
@@ -97,22 +98,29 @@ static bool contains(struct span span, uint64_t offset, uint64_t size, bool is_t
     return false;
 }
 
+/* A fat binary of nothing but PTX that is compressed with zstd, which nvcc 13 does by default,
+ * counts as printing: nobody can tell. One with compressed cubins does not, or the libraries of
+ * CUDA 13 would make all programs that use them wait. */
 static bool entries_print(struct span span, uint64_t offset, uint64_t size)
 {
+    bool some_hidden = false, all_hidden_ptx = true;
     struct entry_header header;
 
     while (size >= ENTRY_HEADER_LEAST &&
            fetch(span, offset, &header, sizeof(header)) == sizeof(header)) {
+        bool is_hidden = (header.flags & FLAG_ZSTD) != 0;
+
         if (header.header_size < ENTRY_HEADER_LEAST || header.header_size > size ||
             header.payload_size > size - header.header_size)
             return false;
-        if (!(header.flags & FLAG_ZSTD) &&
-            contains(span, offset + header.header_size, header.payload_size, false))
+        if (!is_hidden && contains(span, offset + header.header_size, header.payload_size, false))
             return true;
+        some_hidden |= is_hidden;
+        all_hidden_ptx &= is_hidden && header.kind != KIND_CUBIN;
         offset += header.header_size + header.payload_size;
         size -= header.header_size + header.payload_size;
     }
-    return false;
+    return some_hidden && all_hidden_ptx;
 }
 
 static bool elf_prints(struct span span, const Elf64_Ehdr *elf)

@@ -6,9 +6,10 @@
 #include <stddef.h>
 
 /* Does the code call device printf? `image` is what cuModuleLoadData takes: a fat binary or the
- * wrapper around one, a cubin, or PTX text. Parts that are compressed with zstd are not looked into
- * and count as not printing (nvcc leaves cubins uncompressed by default). NULL: false. Where the
- * kernel does not let us read carefully, all code counts as printing. */
+ * wrapper around one, a cubin, or PTX text. What is compressed with zstd cannot be looked into: a
+ * fat binary of nothing but such PTX counts as printing, one with compressed cubins does not unless
+ * something else in it prints. NULL: false. Where the kernel does not let us read carefully, all
+ * code counts as printing. */
 bool ag_image_prints(const void *image);
 /* The same for at most `size` readable bytes, so that nothing behind them is touched. */
 bool ag_image_bytes_print(const void *image, size_t size);
