@@ -174,8 +174,8 @@ static void (*const children[])(void) = {
     ag_inject_begin_child,     ag_guard_begin_child,      ag_paged_begin_child,
     ag_residency_begin_child,  ag_params_begin_child,     ag_func_attrs_begin_child,
     ag_replay_begin_child,     ag_ipc_export_begin_child, ag_ipc_import_begin_child,
-    ag_app_graphs_begin_child, ag_budget_begin_child,     ag_cache_begin_child,
-    ag_slab_begin_child,       ag_caller_begin_child,     devices_begin_child,
+    ag_app_graphs_begin_child, ag_budget_begin_child,     ag_slab_begin_child,
+    ag_caller_begin_child,     devices_begin_child,
 };
 
 /* The driver does not work in a forked child if the parent had it in use, and all metadata is the

@@ -113,6 +113,20 @@ uint64_t ag_cache_piece_bytes(struct ag_cache *cache)
     return sum;
 }
 
+/* Whoever asks what would be free if the cache were empty needs the slabs whose pieces are all in
+ * here. A count in each slab that every free changes would be a line that threads share. So pieces
+ * are counted when somebody asks, each once: those that came in since stand before the others in
+ * their bins, since blocks are put in at the front. One that was counted tells its slab when it
+ * goes out. */
+__attribute__((noinline)) static void uncount(struct ag_block *block)
+{
+    struct ag_slab *slab = ag_block_slab(block);
+
+    ag_block_set_counted(block, false);
+    if (slab)
+        ag_slab_count_piece(slab, false);
+}
+
 /* A block goes in, or out, with the shard's lock held. Pieces take room as their slabs do. */
 static inline void account(struct ag_cache_shard *shard, const struct ag_block *block, bool in)
 {
@@ -150,7 +164,7 @@ static inline void put_in(struct ag_cache_shard *shard, struct ag_block *block)
 typedef struct ag_block *take_function(struct ag_cache_shard *shard, size_t size, size_t most,
                                        struct ag_mem_desc desc);
 
-static inline struct ag_block *take_out(struct ag_cache_shard *shard, struct ag_block **link)
+static inline struct ag_block *take_uncounted(struct ag_cache_shard *shard, struct ag_block **link)
 {
     struct ag_block *block = *link;
 
@@ -158,6 +172,13 @@ static inline struct ag_block *take_out(struct ag_cache_shard *shard, struct ag_
     block->next = NULL;
     account_out(shard, block);
     return block;
+}
+
+static struct ag_block *take_out(struct ag_cache_shard *shard, struct ag_block **link)
+{
+    if (ag_block_is_counted(*link))
+        uncount(*link);
+    return take_uncounted(shard, link);
 }
 
 /* The last freed block that is from `size` to an eighth more. Shard locked. */
@@ -242,7 +263,8 @@ struct ag_block *ag_cache_take_smallest(struct ag_cache *cache, size_t size, siz
     return take_by(take_smallest_from, cache, size, most, desc);
 }
 
-/* Where another thread is in the shard just now, ag_cache_take() waits for it. */
+/* Where another thread is in the shard just now, ag_cache_take() waits for it; of a block that was
+ * counted it tells the slab. So mostly this calls nothing. */
 struct ag_block *ag_cache_take_last(struct ag_cache *cache, size_t size)
 {
     struct ag_block **bin, *block;
@@ -255,8 +277,9 @@ struct ag_block *ag_cache_take_last(struct ag_cache *cache, size_t size)
         return NULL;
     bin = &shard->bins[ag_cache_bin(size)];
     block = *bin;
-    if (block && block->size == size && ag_mem_desc_is_plain_device(block->desc)) {
-        (void)take_out(shard, bin);
+    if (block && block->size == size && ag_mem_desc_is_plain_device(block->desc) &&
+        !ag_block_is_counted(block)) {
+        (void)take_uncounted(shard, bin);
     } else {
         block = NULL;
     }
@@ -353,75 +376,66 @@ uint64_t ag_cache_room(struct ag_cache *cache, uint64_t *ret_small)
 
 /* --- pieces of slabs --- */
 
-/* Calls `look` for every block of the shard that may be a piece. Shard locked. */
-static uint64_t each_piece(struct ag_cache_shard *shard, uint64_t (*look)(struct ag_slab *slab))
+/* Shard locked. */
+static void count_pieces(struct ag_cache_shard *shard)
 {
-    uint64_t sum = 0;
-
     for (unsigned bin = 0; bin <= ag_cache_bin(ag_slab_largest()); bin++) {
-        for (struct ag_block *block = shard->bins[bin]; block; block = block->next)
-            sum += ag_block_slab(block) ? look(ag_block_slab(block)) : 0;
+        struct ag_block *block = shard->bins[bin];
+
+        for (; block && !ag_block_is_counted(block); block = block->next) {
+            if (ag_block_slab(block))
+                ag_slab_count_piece(ag_block_slab(block), true);
+            ag_block_set_counted(block, true);
+        }
     }
-    return sum;
 }
 
-static uint64_t each_of_all(struct ag_cache *cache, uint64_t (*look)(struct ag_slab *slab))
+void ag_cache_count_pieces(struct ag_cache *cache)
 {
-    uint64_t sum = 0;
-
     for (unsigned i = 0; i < n_used(cache); i++) {
         struct ag_cache_shard *shard = &cache->shards[i];
 
         if (!value_of(&shard->piece_bytes))
             continue;
         ag_spin_take(&shard->lock);
-        sum += each_piece(shard, look);
+        count_pieces(shard);
         ag_spin_release(&shard->lock);
     }
-    return sum;
 }
 
-static struct ag_lock gathering = AG_LOCK_INIT(AG_RANK_GATHER); /* guards what slabs count */
-
-uint64_t ag_cache_whole_slabs(struct ag_cache *cache)
+/* Takes those of the slab out of the bin, while there may be more of them. Shard locked. */
+static void evict_pieces(struct ag_cache_shard *shard, unsigned bin, struct ag_slab *slab,
+                         uint32_t *n_left, struct ag_block **out)
 {
-    uint64_t bytes;
+    struct ag_block **link = &shard->bins[bin];
 
-    if (!ag_cache_piece_bytes(cache))
-        return 0;
-    ag_lock_take(&gathering);
-    (void)each_of_all(cache, ag_slab_gather_begin);
-    bytes = each_of_all(cache, ag_slab_gather);
-    ag_lock_release(&gathering);
-    return bytes;
+    while (*link && *n_left) {
+        struct ag_block *block = *link;
+
+        if (ag_block_slab(block) != slab) {
+            link = &block->next;
+            continue;
+        }
+        (void)take_out(shard, link);
+        block->next = *out;
+        *out = block;
+        --*n_left;
+    }
 }
 
-void ag_cache_begin_child(void)
-{
-    ag_lock_init(&gathering, AG_RANK_GATHER);
-}
-
-struct ag_block *ag_cache_evict_slab(struct ag_cache *cache, const struct ag_slab *slab)
+struct ag_block *ag_cache_evict_slab(struct ag_cache *cache, struct ag_slab *slab)
 {
     struct ag_block *out = NULL;
+    uint32_t n_left;
 
-    for (unsigned i = 0; i < n_used(cache); i++) {
+    ag_cache_count_pieces(cache);
+    n_left = ag_slab_counted(slab);
+    for (unsigned i = 0; i < n_used(cache) && n_left; i++) {
         struct ag_cache_shard *shard = &cache->shards[i];
 
         ag_spin_take(&shard->lock);
-        for (unsigned bin = 0; bin <= ag_cache_bin(ag_slab_largest()); bin++) {
-            for (struct ag_block **link = &shard->bins[bin]; *link;) {
-                struct ag_block *block = *link;
-
-                if (ag_block_slab(block) != slab) {
-                    link = &block->next;
-                    continue;
-                }
-                (void)take_out(shard, link);
-                block->next = out;
-                out = block;
-            }
-        }
+        for (unsigned bin = 0; bin <= ag_cache_bin(ag_slab_largest()); bin++)
+            evict_pieces(shard, bin, slab, &n_left, &out);
         ag_spin_release(&shard->lock);
     }
     return out;

@@ -102,11 +102,10 @@ void ag_cache_keep_all(struct ag_cache *cache, struct ag_block *blocks);
 struct ag_block *ag_cache_evict(struct ag_cache *cache, uint64_t bytes);
 /* Of these, bytes of pieces of slabs. */
 uint64_t ag_cache_piece_bytes(struct ag_cache *cache);
-/* Bytes of the slabs whose pieces are all in the cache: looks at each of them. */
-uint64_t ag_cache_whole_slabs(struct ag_cache *cache);
-void ag_cache_begin_child(void);
+/* Tells slabs of their pieces that came in here since the last time (ag_slabs_whole_bytes()). */
+void ag_cache_count_pieces(struct ag_cache *cache);
 /* Takes out the pieces of that slab; linked by ->next. */
-struct ag_block *ag_cache_evict_slab(struct ag_cache *cache, const struct ag_slab *slab);
+struct ag_block *ag_cache_evict_slab(struct ag_cache *cache, struct ag_slab *slab);
 /* How much of the device would be free if the driver had the cache's blocks back, but for native
  * ones that share pages (*ret_small bytes) and pieces of slabs. */
 uint64_t ag_cache_room(struct ag_cache *cache, uint64_t *ret_small);

@@ -53,20 +53,22 @@ struct ag_block {
     uint8_t lies_on; /* 1 + the device that prefetches before launches left it on; 0 for none */
     _Atomic uint8_t state;
     _Atomic uint8_t sync_memops; /* of a piece: enum ag_sync_memops, as the program set it */
-    _Atomic uintptr_t slab;      /* see ag_block_slab() */
+    _Atomic uintptr_t slab;      /* see ag_block_slab(); and AG_BLOCK_COUNTED */
     _Atomic(struct ag_block_rare *) rare; /* NULL: it has none of that */
 };
 
 _Static_assert(sizeof(struct ag_block) == 64, "one line");
 
-#define AG_BLOCK_IS_SLAB ((uintptr_t)1) /* in ag_block.slab */
+/* In ag_block.slab. The second: ag_cache_count_pieces() has seen it where it is. */
+#define AG_BLOCK_IS_SLAB ((uintptr_t)1)
+#define AG_BLOCK_COUNTED ((uintptr_t)2)
 
 /* The slab (slab.h) that the block is a piece of, or NULL. */
 static inline struct ag_slab *ag_block_slab(const struct ag_block *block)
 {
     uintptr_t slab = atomic_load_explicit(&block->slab, memory_order_acquire);
 
-    return (slab & AG_BLOCK_IS_SLAB) ? NULL : (struct ag_slab *)slab;
+    return (slab & AG_BLOCK_IS_SLAB) ? NULL : (struct ag_slab *)(slab & ~AG_BLOCK_COUNTED);
 }
 
 /* The slab that the block is: pieces are cut from it. Or NULL. */
@@ -85,6 +87,20 @@ static inline void ag_block_set_slab(struct ag_block *piece, const struct ag_sla
 static inline void ag_block_set_cut_up(struct ag_block *whole, const struct ag_slab *slab)
 {
     atomic_store_explicit(&whole->slab, slab ? (uintptr_t)slab | AG_BLOCK_IS_SLAB : 0,
+                          memory_order_release);
+}
+
+static inline bool ag_block_is_counted(const struct ag_block *block)
+{
+    return (atomic_load_explicit(&block->slab, memory_order_relaxed) & AG_BLOCK_COUNTED) != 0;
+}
+
+/* With the lock of the cache's shard that the block is in. */
+static inline void ag_block_set_counted(struct ag_block *block, bool counted)
+{
+    uintptr_t slab = atomic_load_explicit(&block->slab, memory_order_relaxed) & ~AG_BLOCK_COUNTED;
+
+    atomic_store_explicit(&block->slab, counted ? slab | AG_BLOCK_COUNTED : slab,
                           memory_order_release);
 }
 

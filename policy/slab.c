@@ -23,8 +23,8 @@ struct ag_slab {
     CUdeviceptr address;
     uint64_t number;
     unsigned n_free, hint; /* granules; where the last cut ended */
-    _Atomic uint32_t n_out;
-    uint32_t gathered; /* of whoever counts */
+    uint32_t n_out;        /* pieces */
+    uint32_t n_counted;    /* of those out, known to be in the cache */
     _Atomic bool closed;
     _Atomic int sync;
     uint64_t used[WORDS], begins[WORDS]; /* a bit for each granule: in use; the first of a piece */
@@ -58,6 +58,11 @@ void ag_slabs_init(struct ag_slabs *slabs)
 uint64_t ag_slabs_bytes(struct ag_slabs *slabs)
 {
     return (uint64_t)atomic_load_explicit(&slabs->n, memory_order_relaxed) * AG_SLAB_BYTES;
+}
+
+uint64_t ag_slabs_whole_bytes(struct ag_slabs *slabs)
+{
+    return (uint64_t)atomic_load_explicit(&slabs->n_whole, memory_order_relaxed) * AG_SLAB_BYTES;
 }
 
 /* --- bits --- */
@@ -143,14 +148,25 @@ static void unlist(struct ag_slab *slab)
     slab->link = NULL;
 }
 
-/* So many pieces more are out, or less: how many now. With the shard's lock, without which others
- * may read it. */
+/* So many pieces more are out, or less, and so many more of these are counted in the cache: how
+ * many are out now. With the shard's lock. */
+static uint32_t change_pieces(struct ag_slab *slab, uint32_t out_by, uint32_t counted_by)
+{
+    bool was_whole = slab->n_counted && slab->n_counted == slab->n_out, is_whole;
+
+    slab->n_out += out_by;
+    slab->n_counted += counted_by;
+    is_whole = slab->n_counted && slab->n_counted == slab->n_out;
+    if (is_whole && !was_whole)
+        atomic_fetch_add_explicit(&slab->owner->n_whole, 1, memory_order_relaxed);
+    else if (was_whole && !is_whole)
+        atomic_fetch_sub_explicit(&slab->owner->n_whole, 1, memory_order_relaxed);
+    return slab->n_out;
+}
+
 static uint32_t change_out(struct ag_slab *slab, uint32_t by)
 {
-    uint32_t n = atomic_load_explicit(&slab->n_out, memory_order_relaxed) + by;
-
-    atomic_store_explicit(&slab->n_out, n, memory_order_relaxed);
-    return n;
+    return change_pieces(slab, by, 0);
 }
 
 /* --- cutting --- */
@@ -236,7 +252,7 @@ static void fill(struct ag_slab *slab, struct ag_slabs *owner, struct ag_block *
     slab->number = atomic_fetch_add_explicit(&last_number, 1, memory_order_relaxed) + 1;
     slab->hint = 1;
     slab->n_free = GRANULES - 1;
-    atomic_store_explicit(&slab->n_out, 0, memory_order_relaxed);
+    slab->n_out = slab->n_counted = 0;
     atomic_store_explicit(&slab->closed, false, memory_order_relaxed);
     atomic_store_explicit(&slab->sync, AG_SYNC_NOT_SET, memory_order_relaxed);
     memset(slab->used, 0, sizeof(slab->used));
@@ -324,17 +340,21 @@ struct ag_block *ag_slab_return(struct ag_slab *slab, CUdeviceptr address, size_
     return whole;
 }
 
-uint64_t ag_slab_gather_begin(struct ag_slab *slab)
+void ag_slab_count_piece(struct ag_slab *slab, bool in)
 {
-    slab->gathered = 0;
-    return 0;
+    ag_spin_take(&slab->shard->lock);
+    (void)change_pieces(slab, 0, in ? 1 : (uint32_t)-1);
+    ag_spin_release(&slab->shard->lock);
 }
 
-uint64_t ag_slab_gather(struct ag_slab *slab)
+uint32_t ag_slab_counted(struct ag_slab *slab)
 {
-    return ++slab->gathered == atomic_load_explicit(&slab->n_out, memory_order_relaxed)
-               ? AG_SLAB_BYTES
-               : 0;
+    uint32_t n;
+
+    ag_spin_take(&slab->shard->lock);
+    n = slab->n_counted;
+    ag_spin_release(&slab->shard->lock);
+    return n;
 }
 
 CUdeviceptr ag_slab_find(struct ag_slab *slab, CUdeviceptr address)
@@ -377,6 +397,7 @@ int ag_slab_sync(const struct ag_slab *slab)
 void ag_slabs_clear(struct ag_slabs *slabs)
 {
     atomic_store_explicit(&slabs->n, 0, memory_order_relaxed);
+    atomic_store_explicit(&slabs->n_whole, 0, memory_order_relaxed);
     for (unsigned i = 0; i < AG_SLOTS; i++) {
         slabs->shards[i].open = NULL;
         slabs->shards[i].coming = false;

@@ -54,7 +54,8 @@ struct ag_slab_shard {
 
 /* Those of one context. */
 struct ag_slabs {
-    _Atomic uint32_t n; /* slabs that something is cut from */
+    _Atomic uint32_t n;       /* slabs that something is cut from */
+    _Atomic uint32_t n_whole; /* of them, those whose pieces are all counted in the cache */
     struct ag_slab_shard shards[AG_SLOTS];
 };
 
@@ -73,6 +74,8 @@ uint64_t ag_slab_largest(void);
 void ag_slabs_init(struct ag_slabs *slabs);
 /* Bytes of all that something is cut from. */
 uint64_t ag_slabs_bytes(struct ag_slabs *slabs);
+/* Of them, those whose pieces were all in the cache when ag_cache_count_pieces() was there. */
+uint64_t ag_slabs_whole_bytes(struct ag_slabs *slabs);
 /* The context is gone, with all its memory. */
 void ag_slabs_clear(struct ag_slabs *slabs);
 
@@ -101,10 +104,10 @@ uint64_t ag_slab_number(const struct ag_slab *slab);
 /* `size` bytes at `address`, which has left the ledger, are the slab's again. The slab's own block
  * when that was the last piece: the caller's, and the slab is none any more. Else NULL. */
 struct ag_block *ag_slab_return(struct ag_slab *slab, CUdeviceptr address, size_t size);
-/* Counts the pieces of slabs in one place: first begin for each, then the other, which returns the
- * slab's bytes for the last piece that is out and 0 before. One thread at a time. */
-uint64_t ag_slab_gather_begin(struct ag_slab *slab);
-uint64_t ag_slab_gather(struct ag_slab *slab);
+/* A piece of it is counted as being in the cache from now on, or no more. */
+void ag_slab_count_piece(struct ag_slab *slab, bool in);
+/* How many are. */
+uint32_t ag_slab_counted(struct ag_slab *slab);
 
 /* Where the piece begins that `address` may lie in, 0 if there is none. Any thread, at any time. */
 CUdeviceptr ag_slab_find(struct ag_slab *slab, CUdeviceptr address);

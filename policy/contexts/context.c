@@ -416,6 +416,13 @@ struct ag_device *ag_device_met(unsigned i)
                                                                             : NULL;
 }
 
+/* Bytes of the slabs whose pieces are all in the cache. */
+static uint64_t whole_slabs(struct ag_context *context)
+{
+    ag_cache_count_pieces(&context->cache);
+    return ag_slabs_whole_bytes(&context->slabs);
+}
+
 struct cached {
     struct ag_device *device;
     bool slabs_counted;
@@ -433,7 +440,7 @@ static void add_cached(struct ag_context *context, void *data)
         return;
     cached->bytes += bytes > pieces ? bytes - pieces : 0;
     if (cached->slabs_counted)
-        cached->bytes += ag_cache_whole_slabs(&context->cache);
+        cached->bytes += whole_slabs(context);
     else if (pieces)
         cached->bytes += ag_slabs_bytes(&context->slabs);
 }
@@ -466,7 +473,7 @@ static void add_room(struct ag_context *context, void *data)
 
     if (context->device != room->device)
         return;
-    room->bytes += ag_cache_room(&context->cache, &small) + ag_cache_whole_slabs(&context->cache);
+    room->bytes += ag_cache_room(&context->cache, &small) + whole_slabs(context);
     room->small += small;
 }
 

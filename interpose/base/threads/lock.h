@@ -20,7 +20,6 @@ enum ag_lock_rank {
     AG_RANK_CACHE,      /* what the shards of a cache may hold */
     AG_RANK_GUARD,      /* lists of guarded blocks */
     AG_RANK_PAGED,      /* their pages */
-    AG_RANK_GATHER,     /* counting what of slabs a cache holds */
     AG_RANK_SHARD,      /* one shard of a cache of freed blocks */
     AG_RANK_SLAB,       /* one shard of the slabs */
     AG_RANK_LEDGER,     /* one shard of the ledger */

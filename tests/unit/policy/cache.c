@@ -1,11 +1,14 @@
-/* policy/cache.c: sizes of blocks, bins, the limit, what has to make room, and threads. */
+/* policy/cache.c: sizes of blocks, bins, the limit, what has to make room, pieces of slabs, and
+ * threads. */
 #include "policy/cache.h"
 
 #include <pthread.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "interpose/report/stats.h"
 #include "policy/ledger.h"
+#include "policy/slab.h"
 #include "tests/common/chance.h"
 #include "tests/common/check.h"
 
@@ -186,6 +189,93 @@ static void room(void)
     }
     let_go(ag_cache_evict(cache, UINT64_MAX));
     CHECK(ag_cache_room(cache, &small) == 0 && small == 0);
+    free(cache);
+}
+
+/* --- pieces of slabs --- */
+
+#define N_PIECES (2u * (AG_SLAB_BYTES / 512 - 1)) /* as many as fill two slabs */
+
+static struct ag_slabs slabs;
+static struct ag_block *pieces;
+
+static size_t pieces_size(void)
+{
+    return N_PIECES * sizeof(*pieces);
+}
+
+static void cut_pieces(void)
+{
+    static struct ag_block wholes[2];
+    unsigned n = 0;
+
+    pieces = mmap(NULL, pieces_size(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(pieces != MAP_FAILED);
+    ag_slabs_init(&slabs);
+    ag_slab_configure(64 * KIB);
+    for (unsigned i = 0; i < N_PIECES; i++) {
+        struct ag_slab_piece piece;
+
+        if (ag_slab_cut(&slabs, 512, desc, &piece) != AG_SLAB_CUT) {
+            CHECK(n < N_OF(wholes));
+            wholes[n] = (struct ag_block){
+                .address = (1ull << 40) + n * AG_SLAB_BYTES, .size = AG_SLAB_BYTES, .desc = desc};
+            CHECK(ag_slab_begin(&slabs, &wholes[n++], 512, &piece));
+        }
+        pieces[i] = (struct ag_block){.address = piece.address, .size = 512, .desc = desc};
+        ag_block_set_slab(&pieces[i], piece.slab);
+    }
+    CHECK(n == N_OF(wholes));
+}
+
+static void protect_pieces(int how)
+{
+    CHECK(!mprotect(pieces, pieces_size(), how));
+}
+
+static uint64_t whole_bytes(struct ag_cache *cache)
+{
+    ag_cache_count_pieces(cache);
+    return ag_slabs_whole_bytes(&slabs);
+}
+
+/* However many are in the cache, each is counted once: those that were are not looked at again. */
+static void counts_pieces_once(void)
+{
+    struct ag_cache *cache = new_cache();
+    struct ag_block *other = block_of(512), *taken, *out;
+    struct ag_slab *slab;
+
+    cut_pieces();
+    CHECK(!whole_bytes(cache));
+    for (unsigned i = 0; i + 1 < N_PIECES; i++)
+        CHECK(!ag_cache_keep(cache, &pieces[i], GIB));
+    CHECK(!ag_cache_keep(cache, other, GIB));   /* before them: the only one looked at again */
+    CHECK(whole_bytes(cache) == AG_SLAB_BYTES); /* of the other slab one is missing */
+    protect_pieces(PROT_NONE);
+    CHECK(whole_bytes(cache) == AG_SLAB_BYTES);
+    protect_pieces(PROT_READ | PROT_WRITE);
+    CHECK(ag_cache_take(cache, 512, desc) == other && !ag_block_is_counted(other));
+    CHECK(!ag_cache_keep(cache, &pieces[N_PIECES - 1], GIB));
+    CHECK(whole_bytes(cache) == 2 * AG_SLAB_BYTES);
+    CHECK(!ag_cache_take_last(cache, 512)); /* that is for what was not counted */
+    taken = ag_cache_take(cache, 512, desc);
+    CHECK(taken == &pieces[N_PIECES - 1] && whole_bytes(cache) == AG_SLAB_BYTES);
+    CHECK(!ag_cache_keep(cache, taken, GIB) && ag_slabs_whole_bytes(&slabs) == AG_SLAB_BYTES);
+    CHECK(whole_bytes(cache) == 2 * AG_SLAB_BYTES);
+    /* What goes out for its slab's sake; then nothing of it is left to look for. */
+    slab = ag_block_slab(taken);
+    out = ag_cache_evict_slab(cache, slab);
+    CHECK(length(out) == N_PIECES / 2 && whole_bytes(cache) == AG_SLAB_BYTES);
+    for (; out; out = out->next)
+        CHECK(ag_block_slab(out) == slab && !ag_block_is_counted(out));
+    CHECK(!ag_cache_keep(cache, other, GIB) && whole_bytes(cache) == AG_SLAB_BYTES);
+    protect_pieces(PROT_NONE);
+    CHECK(!ag_cache_evict_slab(cache, slab));
+    protect_pieces(PROT_READ | PROT_WRITE);
+    CHECK(length(ag_cache_empty(cache)) == N_PIECES / 2 + 1 && !whole_bytes(cache));
+    CHECK(!munmap(pieces, pieces_size()));
+    free(other);
     free(cache);
 }
 
@@ -461,6 +551,7 @@ int main(void)
     evicts_what_is_enough();
     native_and_pool();
     room();
+    counts_pieces_once();
     finds_every_size();
     limit_holds();
     edges_of_the_limit();

@@ -1,5 +1,5 @@
 /* policy/slab.c: pieces do not overlap, what comes back is cut again, a slab ends with its last
- * piece; closed slabs; threads. */
+ * piece; slabs whose pieces are all counted; closed slabs; threads. */
 #include "policy/slab.h"
 
 #include <pthread.h>
@@ -121,18 +121,29 @@ static void closed(void)
     CHECK(ag_slab_return(piece.slab, piece.address, 4 * KIB));
 }
 
-/* The caller's pieces among those of all slabs. */
-static void gathered(void)
+/* A slab is whole while all its pieces are counted in the cache, whichever way that comes about. */
+static void counted(void)
 {
-    struct ag_slab_piece a, b;
+    struct ag_slab_piece a, b, c;
     unsigned n = 0;
 
     a = cut(4 * KIB, pool, &n);
     b = cut(4 * KIB, pool, &n);
-    CHECK(!ag_slab_gather_begin(a.slab) && !ag_slab_gather(a.slab));
-    CHECK(!ag_slab_gather_begin(a.slab) && !ag_slab_gather(a.slab));
-    CHECK(ag_slab_gather(b.slab) == AG_SLAB_BYTES);
+    CHECK(!ag_slabs_whole_bytes(&slabs) && !ag_slab_counted(a.slab));
+    ag_slab_count_piece(a.slab, true);
+    CHECK(!ag_slabs_whole_bytes(&slabs) && ag_slab_counted(a.slab) == 1);
+    ag_slab_count_piece(b.slab, true);
+    CHECK(ag_slabs_whole_bytes(&slabs) == AG_SLAB_BYTES && ag_slab_counted(a.slab) == 2);
+    c = cut(4 * KIB, pool, &n);
+    CHECK(n == 1 && !ag_slabs_whole_bytes(&slabs));
+    CHECK(!ag_slab_return(c.slab, c.address, 4 * KIB));
+    CHECK(ag_slabs_whole_bytes(&slabs) == AG_SLAB_BYTES);
+    ag_slab_count_piece(a.slab, false);
+    CHECK(!ag_slabs_whole_bytes(&slabs));
     CHECK(!ag_slab_return(a.slab, a.address, 4 * KIB));
+    CHECK(ag_slabs_whole_bytes(&slabs) == AG_SLAB_BYTES);
+    ag_slab_count_piece(b.slab, false);
+    CHECK(!ag_slabs_whole_bytes(&slabs) && !ag_slab_counted(b.slab));
     CHECK(ag_slab_return(b.slab, b.address, 4 * KIB));
 }
 
@@ -235,7 +246,7 @@ int main(void)
     one_slab();
     a_full_slab();
     closed();
-    gathered();
+    counted();
     at_random();
     in_threads();
     return 0;
