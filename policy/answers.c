@@ -23,6 +23,7 @@
 
 #include <string.h>
 
+#include "interpose/base/hash.h"
 #include "interpose/driver/driver.h"
 #include "policy/app/app_async.h"
 #include "policy/app/app_pools.h"
@@ -36,7 +37,12 @@
 #include "policy/pressure.h"
 #include "policy/slab.h"
 
+#define BASES 256u
+
 static const CUdeviceptr nowhere = 1; /* an address that no memory has */
+/* Where blocks begin that addresses of the same 2 MiB were found in, by a hash of these: to be
+ * tried before the driver is asked. */
+static _Atomic CUdeviceptr bases[BASES];
 
 enum found {
     FOUND_NOTHING, /* not ours: the driver answers */
@@ -51,25 +57,47 @@ static bool look_at_base(CUdeviceptr base, struct ag_block_seen *ret_copy)
            (ag_guard_shifts() && ag_ledger_look(ag_guard_address(base), ret_copy));
 }
 
-/* The block in which the address lies, as the ledger has it; *ret_offset bytes behind its
- * beginning. Of a slab, the piece; where nothing is cut, the slab itself, which is KEPT. */
-static bool look(CUdeviceptr address, struct ag_block_seen *ret_copy, size_t *ret_offset)
+/* The block or slab in which the address lies, which begins at *ret_base. */
+static bool look_by_driver(CUdeviceptr address, struct ag_block_seen *ret_copy,
+                           CUdeviceptr *ret_base)
 {
-    CUdeviceptr base = address, piece;
     size_t size;
 
-    if (!ag_ledger_look(address, ret_copy)) {
-        if (ag_cu.cuMemGetAddressRange_v2(&base, &size, address) != CUDA_SUCCESS)
-            return false;
-        if (look_at_base(base, ret_copy))
-            base = ret_copy->address; /* of a guarded block: behind what lies before it */
-        else if (!ag_ipc_look_inside(address, &base, ret_copy))
-            return false;
-    }
-    piece = ret_copy->cut_up ? ag_slab_find(ret_copy->cut_up, address) : 0;
-    if (piece && ag_ledger_look(piece, ret_copy))
+    if (ag_cu.cuMemGetAddressRange_v2(ret_base, &size, address) != CUDA_SUCCESS)
+        return false;
+    if (!look_at_base(*ret_base, ret_copy))
+        return ag_ipc_look_inside(address, ret_base, ret_copy);
+    *ret_base = ret_copy->address; /* of a guarded block: behind what lies before it */
+    return true;
+}
+
+static size_t offset_of(CUdeviceptr address, CUdeviceptr base, struct ag_block_seen *copy)
+{
+    CUdeviceptr piece = copy->cut_up ? ag_slab_find(copy->cut_up, address) : 0;
+
+    if (piece && ag_ledger_look(piece, copy))
         base = piece;
-    *ret_offset = address - base; /* before a guarded block: too many */
+    return address - base; /* before a guarded block: too many */
+}
+
+/* There, or anywhere near, the program could tell no block from native memory. */
+static bool is_surely_native(CUdeviceptr address)
+{
+    return !ag_guard_is_on() && !ag_ledger_may_hold(address);
+}
+
+/* The block in which the address lies, as the ledger has it; *ret_offset bytes behind its
+ * beginning. Of a slab, the piece; where nothing is cut, the slab itself, which is KEPT. False also
+ * where it is a native one for sure. */
+static bool look(CUdeviceptr address, struct ag_block_seen *ret_copy, size_t *ret_offset)
+{
+    CUdeviceptr base = address;
+
+    if (is_surely_native(address))
+        return false;
+    if (!ag_ledger_look(address, ret_copy) && !look_by_driver(address, ret_copy, &base))
+        return false;
+    *ret_offset = offset_of(address, base, ret_copy);
     return true;
 }
 
@@ -81,15 +109,57 @@ static bool is_as_native(const struct ag_block_seen *block)
            block->size == block->requested;
 }
 
+static enum found found_at(const struct ag_block_seen *block, size_t offset)
+{
+    if (is_as_native(block))
+        return FOUND_NOTHING;
+    if (block->state == AG_BLOCK_KEPT || offset >= block->requested)
+        return FOUND_FREED;
+    return FOUND_BLOCK;
+}
+
 static enum found find(CUdeviceptr address, struct ag_block_seen *ret_copy)
 {
     size_t offset;
 
-    if (!look(address, ret_copy, &offset) || is_as_native(ret_copy))
-        return FOUND_NOTHING;
-    if (ret_copy->state == AG_BLOCK_KEPT || offset >= ret_copy->requested)
+    return look(address, ret_copy, &offset) ? found_at(ret_copy, offset) : FOUND_NOTHING;
+}
+
+static _Atomic CUdeviceptr *base_near(CUdeviceptr address)
+{
+    return &bases[ag_hash_spread(address / AG_NATIVE_PAGE) >> 56];
+}
+
+/* Where another address near it was in a block of the program's, that one may be too: then the
+ * driver need not say where it begins. Else FOUND_FREED, which is not to be relied on. */
+static enum found find_near(CUdeviceptr address, struct ag_block_seen *ret_copy)
+{
+    CUdeviceptr base = atomic_load_explicit(base_near(address), memory_order_relaxed);
+
+    if (!base || ag_guard_is_on() || !ag_ledger_look(base, ret_copy) ||
+        address - base >= ret_copy->size)
         return FOUND_FREED;
-    return FOUND_BLOCK;
+    return found_at(ret_copy, offset_of(address, base, ret_copy));
+}
+
+/* As find(), for questions that the driver is asked as well: it says what is wrong with them. */
+static enum found find_quickly(CUdeviceptr address, struct ag_block_seen *ret_copy)
+{
+    CUdeviceptr base = address;
+    enum found found;
+
+    if (is_surely_native(address))
+        return FOUND_NOTHING;
+    if (!ag_ledger_look(address, ret_copy)) {
+        found = find_near(address, ret_copy);
+        if (found != FOUND_FREED)
+            return found;
+        if (!look_by_driver(address, ret_copy, &base))
+            return FOUND_NOTHING;
+        if (atomic_load_explicit(base_near(address), memory_order_relaxed) != base)
+            atomic_store_explicit(base_near(address), base, memory_order_relaxed);
+    }
+    return found_at(ret_copy, offset_of(address, base, ret_copy));
 }
 
 bool ag_answer_redirected(CUdeviceptr address, struct ag_block_seen *ret_copy)
@@ -257,7 +327,7 @@ static void correct_found(void *data, CUpointer_attribute attribute, enum found 
 CUresult ag_answer_attribute(void *data, CUpointer_attribute attribute, CUdeviceptr address)
 {
     struct ag_block_seen block;
-    enum found found = find(address, &block);
+    enum found found = find_quickly(address, &block);
     CUresult result;
 
     if (found == FOUND_FREED)
@@ -272,7 +342,7 @@ CUresult ag_answer_attributes(unsigned count, CUpointer_attribute *attributes, v
                               CUdeviceptr address)
 {
     struct ag_block_seen block;
-    enum found found = find(address, &block);
+    enum found found = find_quickly(address, &block);
     CUresult result = ag_cu.cuPointerGetAttributes(count, attributes, data,
                                                    found == FOUND_FREED ? nowhere : address);
 

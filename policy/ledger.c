@@ -32,6 +32,12 @@ static struct ag_arena rare_arena = AG_ARENA_INIT(struct ag_block_rare);
 #define PLACES    4096u
 static _Atomic unsigned begun[PLACES];
 
+/* Where memory lies that is not as the driver's: a bit for each region of addresses, of 48 bits,
+ * set for good. Few pages of it are ever touched. */
+#define REGION_BITS 28
+#define REGIONS     (1u << 20)
+static _Atomic uint64_t regions[REGIONS / 64];
+
 /* Neighbouring allocations lie 512 B or more apart. */
 static unsigned shard_of(CUdeviceptr address)
 {
@@ -53,6 +59,40 @@ void ag_ledger_prepare(void)
 bool ag_ledger_may_have(CUdeviceptr address)
 {
     return atomic_load_explicit(place_of(address), memory_order_relaxed) != 0;
+}
+
+static _Atomic uint64_t *region(CUdeviceptr address, uint64_t *ret_bit)
+{
+    unsigned i = (unsigned)(address >> REGION_BITS) % REGIONS;
+
+    *ret_bit = (uint64_t)1 << i % 64;
+    return &regions[i / 64];
+}
+
+bool ag_ledger_may_hold(CUdeviceptr address)
+{
+    uint64_t bit;
+
+    return (atomic_load_explicit(region(address, &bit), memory_order_relaxed) & bit) != 0;
+}
+
+void ag_ledger_note_memory(CUdeviceptr address, size_t size)
+{
+    CUdeviceptr last = address + (size ? size - 1 : 0);
+
+    for (CUdeviceptr at = address >> REGION_BITS; at <= last >> REGION_BITS; at++) {
+        uint64_t bit;
+        _Atomic uint64_t *word = region(at << REGION_BITS, &bit);
+
+        if (!(atomic_load_explicit(word, memory_order_relaxed) & bit))
+            atomic_fetch_or_explicit(word, bit, memory_order_relaxed);
+    }
+}
+
+static void note_unless_native(CUdeviceptr address, size_t size, struct ag_mem_desc desc)
+{
+    if (desc.source != AG_SOURCE_NATIVE)
+        ag_ledger_note_memory(address, size);
 }
 
 static unsigned take(CUdeviceptr address)
@@ -77,6 +117,7 @@ struct ag_block *ag_ledger_enter(CUdeviceptr address, size_t size, struct ag_con
     block->context = context;
     block->desc = desc;
     block->placement = (uint8_t)ag_mem_desc_placement(desc);
+    note_unless_native(address, size, desc);
     i = take(address);
     if (!shards[i].map.capacity)
         ag_map_begin(&shards[i].map, shards[i].first, FIRST_ENTRIES);
@@ -189,8 +230,10 @@ struct ag_block *ag_ledger_move(CUdeviceptr address)
 
 void ag_ledger_moved(struct ag_block *block, struct ag_mem_desc desc)
 {
-    unsigned i = take(block->address);
+    unsigned i;
 
+    note_unless_native(block->address, block->size, desc);
+    i = take(block->address);
     block->desc = desc; /* under the lock: ag_ledger_look() reads it */
     block->placement = (uint8_t)ag_mem_desc_placement(desc);
     atomic_store_explicit(&block->state, AG_BLOCK_LIVE, memory_order_release);
@@ -319,4 +362,8 @@ void ag_ledger_begin_child(void)
     }
     for (unsigned i = 0; i < PLACES; i++)
         atomic_store_explicit(&begun[i], 0, memory_order_relaxed);
+    for (unsigned i = 0; i < REGIONS / 64; i++) {
+        if (atomic_load_explicit(&regions[i], memory_order_relaxed)) /* so that pages stay unused */
+            atomic_store_explicit(&regions[i], 0, memory_order_relaxed);
+    }
 }

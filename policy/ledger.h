@@ -175,6 +175,11 @@ uint64_t ag_ledger_note_export(CUdeviceptr base, uint64_t number);
  * mostly concern memory of others. */
 bool ag_ledger_may_have(CUdeviceptr address);
 
+/* False: no block that the program could tell from native memory lies there, or ever did, nor what
+ * ag_ledger_note_memory() says. Takes no lock. */
+bool ag_ledger_may_hold(CUdeviceptr address);
+void ag_ledger_note_memory(CUdeviceptr address, size_t size);
+
 enum ag_claim {
     AG_CLAIM_OURS,     /* *ret_block is KEPT now and the caller's */
     AG_CLAIM_NOT_LIVE, /* known, but the program does not own it: freed already */

@@ -360,8 +360,9 @@ static CUresult open_native(CUdeviceptr *ret_address, const struct ag_ipc_reply 
 static CUresult open_range(struct foreign_range *range, const struct ag_ipc_reply *reply)
 {
     CUmemPoolPtrExportData data;
-    CUdeviceptr address = 0;
+    CUdeviceptr address = 0, base;
     CUresult result;
+    size_t size;
 
     memcpy(&data, reply->pointer, sizeof(data));
     result = range->pool->pool ? ag_cu.cuMemPoolImportPointer(&address, range->pool->pool, &data)
@@ -370,6 +371,9 @@ static CUresult open_range(struct foreign_range *range, const struct ag_ipc_repl
         drop_range(range); /* whoever waits for it tries by himself */
         return result;
     }
+    /* All of it, since what the program did not open of it must not be there for it. */
+    if (ag_cu.cuMemGetAddressRange_v2(&base, &size, address) == CUDA_SUCCESS)
+        ag_ledger_note_memory(base, size);
     ag_lock_take(&self.lock);
     range->address = address;
     range->state = OPEN;

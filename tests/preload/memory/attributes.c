@@ -1,8 +1,14 @@
-/* Pointer attributes of device memory, asked for one by one and several at once. */
+/* Pointer attributes of device memory, asked for one by one and several at once.
+ *     attributes          what the answers are
+ *     attributes calls    how many calls of the driver a question is: one, as natively */
 #include <stdlib.h>
+#include <string.h>
 
 #include "tests/common/device.h"
 #include "tests/common/say.h"
+
+#define MIB   ((size_t)1 << 20)
+#define TIMES 100u
 
 /* Room for any attribute; what a query leaves unwritten stays recognisable. */
 union value {
@@ -95,13 +101,90 @@ static void mistakes(CUdeviceptr p)
     SAY_CODE("no names", cuPointerGetAttributes(1, NULL, &place, p));
 }
 
-int main(void)
+/* --- calls; each question is asked once before, so that whoever learns from an answer has --- */
+
+static void ask(CUdeviceptr p)
+{
+    CUpointer_attribute names[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                   CU_POINTER_ATTRIBUTE_BUFFER_ID};
+    unsigned long long id;
+    unsigned type;
+    void *places[] = {&type, &id};
+
+    (void)cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, p);
+    OK(cuPointerGetAttributes(2, names, places, p));
+}
+
+static void count(const char *what, CUdeviceptr p)
+{
+    unsigned long before;
+
+    ask(p);
+    before = sim_calls("*");
+    for (unsigned i = 0; i < TIMES; i++)
+        ask(p);
+    say("%s: %lu calls for %u questions", what, sim_calls("*") - before, 2 * TIMES);
+}
+
+static void ask_ranges(const char *what, CUdeviceptr p)
+{
+    unsigned long before = sim_calls("*");
+    CUdeviceptr base;
+    size_t size;
+
+    for (unsigned i = 0; i < TIMES; i++)
+        (void)cuMemGetAddressRange(&base, &size, p);
+    say("%s: %lu calls for %u ranges", what, sim_calls("*") - before, TIMES);
+}
+
+static void ask_all(CUdeviceptr large)
+{
+    static int host;
+    CUdeviceptr small;
+    void *pinned;
+
+    OK(cuMemAlloc(&small, 5000));
+    OK(cuMemHostAlloc(&pinned, 4096, 0));
+    count("host", (CUdeviceptr)(uintptr_t)&host);
+    count("pinned", (CUdeviceptr)(uintptr_t)pinned);
+    count("begins", large);
+    count("inside", large + 4096);
+    count("far inside", large + 50 * MIB);
+    count("small", small);
+    count("inside small", small + 4999);
+    ask_ranges("host", (CUdeviceptr)(uintptr_t)&host);
+    OK(cuMemFreeHost(pinned));
+    OK(cuMemFree(small));
+}
+
+static void count_all(void)
+{
+    CUdeviceptr large, p;
+
+    OK(cuMemAlloc(&large, 64 * MIB));
+    ask_all(large);
+    for (unsigned i = 0; i < 10; i++) {
+        OK(cuMemAlloc(&p, 5000));
+        launch_fill(NULL, p, 10, i);
+        OK(cuMemFree(p));
+    }
+    ask_all(large);
+    OK(cuMemFree(large));
+    OK(cuMemAlloc(&large, 64 * MIB));
+    ask_all(large);
+}
+
+int main(int argc, char **argv)
 {
     static char host[64];
     CUdeviceptr p, pitched, gone;
     size_t pitch;
 
     context = device_open();
+    if (argc > 1 && strcmp(argv[1], "calls") == 0) {
+        count_all();
+        return 0;
+    }
     OK(cuMemAlloc(&p, 5000));
     OK(cuMemAllocPitch(&pitched, &pitch, 100, 10, 4));
     say_pointer_values(p, p, 5000);

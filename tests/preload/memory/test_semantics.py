@@ -22,6 +22,9 @@ class Semantics(Case):
     def test_buffer_id(self):
         self.same(program('preload_buffer_id'))
 
+    def test_questions_are_one_call_each(self):
+        self.same([program('preload_attributes'), 'calls'], variants=EVERY)
+
     def test_threads(self):
         self.same(program('preload_threads'), variants=EVERY, seeds=SEEDS)
 

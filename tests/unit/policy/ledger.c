@@ -18,6 +18,29 @@ static const struct ag_mem_desc native_shape = {.source = AG_SOURCE_NATIVE};
 
 #define BASE 0x7f0000000000ull
 
+/* Where memory is that differs from native: every part of it, native memory not, and for good. */
+static void may_hold(void)
+{
+    const CUdeviceptr far = BASE + (1ull << 40), part = 1u << 28;
+    struct ag_block *block = ag_ledger_enter(far, 4096, A, native_shape);
+
+    CHECK(!ag_ledger_may_hold(far));
+    ag_ledger_moved(block, pool_shape);
+    CHECK(ag_ledger_may_hold(far) && ag_ledger_may_hold(far + 4095));
+    CHECK(!ag_ledger_may_hold(far - 1) && !ag_ledger_may_hold(far + part));
+    ag_ledger_remove(block);
+    block = ag_ledger_enter(far + 2 * part - 512, 5 * part + 513, A, pool_shape);
+    for (unsigned i = 1; i <= 7; i++)
+        CHECK_SAID(ag_ledger_may_hold(far + i * part + i), "part %u", i);
+    CHECK(!ag_ledger_may_hold(far + 8 * part));
+    ag_ledger_remove(block);
+    CHECK(ag_ledger_may_hold(far) && ag_ledger_may_hold(far + 3 * part));
+    ag_ledger_note_memory(far + 9 * part, 0);
+    CHECK(ag_ledger_may_hold(far + 9 * part) && !ag_ledger_may_hold(far + 10 * part));
+    ag_ledger_begin_child();
+    CHECK(!ag_ledger_may_hold(far) && !ag_ledger_may_hold(far + 9 * part));
+}
+
 static void one_block(void)
 {
     struct ag_block *block = ag_ledger_enter(BASE, 4096, A, pool_shape), *claimed = NULL;
@@ -263,6 +286,7 @@ static void in_threads(void *(*work)(void *))
 int main(void)
 {
     may_have();
+    may_hold();
     one_block();
     rare_things();
     slabs();
