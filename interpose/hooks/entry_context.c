@@ -152,9 +152,11 @@ static bool detached(CUcontext handle)
     struct ag_context *context = ag_context_find(handle);
     unsigned n = context ? atomic_load(&context->attached) : 0;
 
-    while (n && !atomic_compare_exchange_weak(&context->attached, &n, n - 1))
-        continue;
-    return n > 0;
+    while (n) {
+        if (atomic_compare_exchange_weak(&context->attached, &n, n - 1))
+            return true;
+    }
+    return false;
 }
 
 /* The last one to detach destroys. */
