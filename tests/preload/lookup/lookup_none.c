@@ -4,7 +4,7 @@
 
 #include "tests/common/say.h"
 
-/* Functions of the driver's, for which there is none; the second is one that needs no hook. */
+/* Functions of the driver's, for which there is none; the last is one that has no hook. */
 static void ask_for_driver(void)
 {
     static const char names[][20] = {"cuInit", "cuMemAlloc_v2", "cuGetProcAddress_v2",
