@@ -1,9 +1,10 @@
 /* Hooks of what goes into the program's own graphs: nodes that let the host see unfinished work.
  *
- * Such are host functions, and copies from or to pageable memory. As a call on a stream the latter
- * does not return before it is done with that memory; in a graph it runs when the graph does. They
- * are noted when they enter a graph, so that launches cost nothing. Child graphs, clones and
- * updates take their nodes from graphs that were looked at. */
+ * Such are host functions, and copies from pageable memory. As a call on a stream the latter does
+ * not return before it is done with that memory; in a graph it may run when the graph does. What is
+ * copied to such memory is there when the launch returns (R543 in tests/sim/RULES.md). They are
+ * noted when they enter a graph, so that launches cost nothing. Child graphs, clones and updates
+ * take their nodes from graphs that were looked at. */
 #include "interpose/hooks/entry_graph.h"
 
 #include "interpose/base/pages.h"
@@ -25,19 +26,17 @@ static bool is_pageable(CUdeviceptr address)
            (!type && !bytes);
 }
 
-static bool side_is_pageable(CUmemorytype type, const void *host, CUdeviceptr device)
+static bool reads_pageable(const CUDA_MEMCPY3D *copy)
 {
-    if (type == CU_MEMORYTYPE_HOST)
-        return is_pageable((CUdeviceptr)(uintptr_t)host);
-    return type == CU_MEMORYTYPE_UNIFIED && is_pageable(device);
+    if (copy->srcMemoryType == CU_MEMORYTYPE_HOST)
+        return is_pageable((CUdeviceptr)(uintptr_t)copy->srcHost);
+    return copy->srcMemoryType == CU_MEMORYTYPE_UNIFIED && is_pageable(copy->srcDevice);
 }
 
 /* Nothing is asked of the driver once frees wait anyway. */
 static void note_copy(const CUDA_MEMCPY3D *copy)
 {
-    if (copy && ag_drain_may_begin() &&
-        (side_is_pageable(copy->dstMemoryType, copy->dstHost, copy->dstDevice) ||
-         side_is_pageable(copy->srcMemoryType, copy->srcHost, copy->srcDevice)))
+    if (copy && ag_drain_may_begin() && reads_pageable(copy))
         ag_drain_note_visible(AG_VISIBLE_PAGEABLE);
 }
 

@@ -158,6 +158,12 @@ void group_sources(void)
     synchronize();
     row("R542", "pageable source of a captured copy", "read %s",
         word_at(p) == 3 ? "at the capture" : "at the launch");
+    OK(D(cuStreamBeginCapture)(nonblocking, CU_STREAM_CAPTURE_MODE_RELAXED));
+    OK(D(cuMemcpyDtoHAsync)(plain, p, 4, nonblocking));
+    OK(D(cuStreamEndCapture)(nonblocking, &graph));
+    OK(D(cuGraphInstantiate)(&exec, graph, 0));
+    WAITS("R543", "launch of a graph that copies to pageable memory", nonblocking,
+          D(cuGraphLaunch)(exec, nonblocking));
 }
 
 static CUresult inside_codes[3];

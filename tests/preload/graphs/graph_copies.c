@@ -30,13 +30,23 @@ static CUDA_MEMCPY3D copy_of(CUdeviceptr to, CUdeviceptr from)
     return copy;
 }
 
-/* Memory of the host by what the copy says. */
-static CUDA_MEMCPY3D copy_to(void *to)
+static bool is_from(const char *way)
 {
-    CUDA_MEMCPY3D copy = copy_of(0, device);
+    return strstr(way, "from") != NULL;
+}
 
-    copy.dstMemoryType = CU_MEMORYTYPE_HOST;
-    copy.dstHost = to;
+/* Memory of the host by what the copy says. */
+static CUDA_MEMCPY3D copy_host(const char *way, void *memory)
+{
+    CUDA_MEMCPY3D copy = copy_of(device, device);
+
+    if (is_from(way)) {
+        copy.srcMemoryType = CU_MEMORYTYPE_HOST;
+        copy.srcHost = memory;
+    } else {
+        copy.dstMemoryType = CU_MEMORYTYPE_HOST;
+        copy.dstHost = memory;
+    }
     return copy;
 }
 
@@ -49,21 +59,20 @@ static CUgraphNodeParams params_of(const CUDA_MEMCPY3D *copy)
     return params;
 }
 
-static void copy_batch(void)
+static void copy_batch(CUdeviceptr to, CUdeviceptr from)
 {
-    CUdeviceptr to = host_address();
     CUmemcpyAttributes attributes = {.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM};
     size_t bytes = BYTES, first = 0;
 
-    OK(cuMemcpyBatchAsync(&to, &device, &bytes, 1, &attributes, &first, 1, stream));
+    OK(cuMemcpyBatchAsync(&to, &from, &bytes, 1, &attributes, &first, 1, stream));
 }
 
-static void copy_rectangle(void)
+static void copy_rectangle(CUdeviceptr to, CUdeviceptr from)
 {
-    CUDA_MEMCPY2D copy = {.srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = device};
+    CUDA_MEMCPY2D copy = {.srcMemoryType = CU_MEMORYTYPE_UNIFIED, .srcDevice = from};
 
-    copy.dstMemoryType = CU_MEMORYTYPE_HOST;
-    copy.dstHost = host;
+    copy.dstMemoryType = CU_MEMORYTYPE_UNIFIED;
+    copy.dstDevice = to;
     copy.WidthInBytes = BYTES;
     copy.Height = 1;
     OK(cuMemcpy2DAsync(&copy, stream));
@@ -71,25 +80,27 @@ static void copy_rectangle(void)
 
 static CUgraph capture(const char *way)
 {
-    CUDA_MEMCPY3D box = copy_to(host);
+    CUDA_MEMCPY3D box = copy_host(way, host);
+    CUdeviceptr to = is_from(way) ? device : host_address();
+    CUdeviceptr from = is_from(way) ? host_address() : device;
     CUgraph graph;
 
     OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
     /* More nodes than fit on a stack. */
-    for (uint32_t i = 0; strcmp(way, "captured-last") == 0 && i < 1000; i++)
+    for (uint32_t i = 0; strstr(way, "last") && i < 1000; i++)
         OK(cuMemsetD32Async(quiet, i, 1, stream));
-    if (strcmp(way, "captured-from") == 0)
-        OK(cuMemcpyHtoDAsync(device, host, BYTES, stream));
-    else if (strcmp(way, "captured-any") == 0)
-        OK(cuMemcpyAsync(host_address(), device, BYTES, stream));
-    else if (strcmp(way, "captured-rectangle") == 0)
-        copy_rectangle();
-    else if (strcmp(way, "captured-within") == 0)
+    if (strstr(way, "any"))
+        OK(cuMemcpyAsync(to, from, BYTES, stream));
+    else if (strstr(way, "rectangle"))
+        copy_rectangle(to, from);
+    else if (strstr(way, "within"))
         OK(cuMemcpyAsync(quiet, device, BYTES, stream));
-    else if (strcmp(way, "captured-box") == 0)
+    else if (strstr(way, "box"))
         OK(cuMemcpy3DAsync(&box, stream));
-    else if (strcmp(way, "captured-batch") == 0)
-        copy_batch();
+    else if (strstr(way, "batch"))
+        copy_batch(to, from);
+    else if (is_from(way))
+        OK(cuMemcpyHtoDAsync(device, host, BYTES, stream));
     else
         OK(cuMemcpyDtoHAsync(host, device, BYTES, stream));
     OK(cuStreamEndCapture(stream, &graph));
@@ -123,11 +134,11 @@ static CUgraph add_child(CUgraph child)
  * cannot change. */
 static CUgraphExec set(const char *way)
 {
-    CUDA_MEMCPY3D copy = copy_to(host);
+    CUDA_MEMCPY3D copy = copy_host(way, host);
     CUgraphNodeParams params = params_of(&copy);
     bool is_exec = strstr(way, "exec") != NULL, is_any = strstr(way, "any-type") != NULL;
     CUgraphNode node;
-    CUgraph graph = add("added", copy_to((void *)(uintptr_t)quiet), &node);
+    CUgraph graph = add("added", copy_host(way, (void *)(uintptr_t)quiet), &node);
     CUgraphExec exec;
 
     if (!is_exec)
@@ -152,8 +163,7 @@ static CUgraphExec make(const char *way)
     else if (strcmp(way, "within") == 0)
         graph = add(way, copy_of(quiet, device), &node);
     else
-        graph =
-            add(way, strstr(way, "from") ? copy_of(device, host_address()) : copy_to(host), &node);
+        graph = add(way, copy_host(way, host), &node);
     if (strstr(way, "child"))
         graph = add_child(graph);
     OK(cuGraphInstantiate(&exec, graph, 0));
@@ -178,7 +188,7 @@ static uint32_t wrong_words(const volatile uint32_t *words, uint32_t value)
 int main(int argc, char **argv)
 {
     const char *way = argc > 1 ? argv[1] : "added";
-    bool is_from = strstr(way, "from") != NULL;
+    bool from = is_from(way);
     CUdeviceptr other;
     CUgraphExec exec;
 
@@ -197,14 +207,14 @@ int main(int argc, char **argv)
         uint32_t value = 100 * iteration;
 
         OK(cuMemAlloc(&other, 4096));
-        if (is_from)
+        if (from)
             write_host(value);
-        launch_fill(stream, device, WORDS, is_from ? 1 : value);
+        launch_fill(stream, device, WORDS, from ? 1 : value);
         OK(cuGraphLaunch(exec, stream));
         OK(cuMemFree(other));
-        if (is_from)
+        if (from)
             write_host(0);
-        if (is_from || strstr(way, "within"))
+        if (from || strstr(way, "within"))
             say("%s: wrong words %u", way, count_wrong(device, WORDS, value));
         else
             say("%s: wrong words %u", way, wrong_words(host, value));

@@ -284,6 +284,19 @@ static CUresult bring(CUgraphExec exec)
     return CUDA_SUCCESS;
 }
 
+/* Such a copy is done when the launch returns (R543). */
+static bool copies_to_pageable(const struct CUgraph_st *graph)
+{
+    for (unsigned i = 0; i < graph->n_nodes; i++) {
+        const struct sim_work *work = &graph->nodes[i]->work;
+
+        if ((work->kind == SIM_WORK_COPY && work->u.copy.dst.host) ||
+            (work->kind == SIM_WORK_CHILD && copies_to_pageable(work->u.child)))
+            return true;
+    }
+    return false;
+}
+
 static CUresult launch(CUgraphExec exec, CUstream stream)
 {
     CUresult result = bring(exec);
@@ -304,6 +317,8 @@ static CUresult launch(CUgraphExec exec, CUstream stream)
     sim_enqueue(stream, &end, &leaves, &last);
     sim_op_unref(exec->last);
     exec->last = last;
+    if (copies_to_pageable(exec->graph))
+        sim_wait(last);
     sim_op_unref(entry);
     sim_ops_finish(&first);
     sim_ops_finish(&entry_ops);
