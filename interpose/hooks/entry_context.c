@@ -3,7 +3,7 @@
 #include "graph/replayer.h"
 #include "interpose/api/api.h"
 #include "interpose/driver/driver.h"
-#include "interpose/hooks/entry.h"
+#include "interpose/hooks/entry_retry.h"
 #include "interpose/lifecycle.h"
 #include "interpose/report/holders/holders.h"
 #include "policy/alloc.h"
@@ -12,7 +12,6 @@
 #include "policy/contexts/green_context.h"
 #include "policy/ipc/ipc.h"
 #include "policy/order/drain.h"
-#include "policy/pressure.h"
 
 /* `caller`: of the hook; most often what allocates next. */
 static CUresult entered(CUresult result, const CUcontext *handle, CUdevice device,
@@ -56,24 +55,11 @@ AG_ENTRY CUresult cuCtxSetFlags(unsigned int flags)
 SETS_FLAGS(cuDevicePrimaryCtxSetFlags)
 SETS_FLAGS(cuDevicePrimaryCtxSetFlags_v2)
 
-/* A context takes memory of its device, which caches of ours may have. */
-static bool tries_again(CUresult result, CUdevice device)
-{
-    return result == CUDA_ERROR_OUT_OF_MEMORY && ag_pressure_relieve_for_call(ag_device_of(device));
-}
-
-#define CREATES(symbol, parameters, ...)                                                     \
-    AG_ENTRY CUresult symbol parameters                                                      \
-    {                                                                                        \
-        CUresult result;                                                                     \
-                                                                                             \
-        AG_ENTER(symbol, __VA_ARGS__);                                                       \
-        note_flags(flags);                                                                   \
-        result = ag_cu.symbol(__VA_ARGS__);                                                  \
-        if (tries_again(result, device))                                                     \
-            result = ag_cu.symbol(__VA_ARGS__);                                              \
-        return ag_entry_leave(entered(result, handle, device, __builtin_return_address(0))); \
-    }
+/* A context takes memory of its device. */
+#define CREATES(symbol, parameters, ...)                                                 \
+    AG_RETRIED(symbol, ag_device_of(device), note_flags(flags),                          \
+               entered(result, handle, device, __builtin_return_address(0)), parameters, \
+               __VA_ARGS__)
 
 CREATES(cuCtxCreate, (CUcontext * handle, unsigned int flags, CUdevice device), handle, flags,
         device)
@@ -168,18 +154,17 @@ AG_ENTRY CUresult cuCtxDetach(CUcontext handle)
     return ag_entry_leave(destroy(handle, ag_cu.cuCtxDetach));
 }
 
-AG_ENTRY CUresult cuDevicePrimaryCtxRetain(CUcontext *handle, CUdevice device)
+static CUresult retained(CUresult result, const CUcontext *handle, CUdevice device,
+                         const void *caller)
 {
-    CUresult result;
-
-    AG_ENTER(cuDevicePrimaryCtxRetain, handle, device);
-    result = ag_cu.cuDevicePrimaryCtxRetain(handle, device);
-    if (tries_again(result, device))
-        result = ag_cu.cuDevicePrimaryCtxRetain(handle, device);
     if (result == CUDA_SUCCESS && handle)
         ag_context_primary_retained(*handle, device);
-    return ag_entry_leave(entered(result, handle, device, __builtin_return_address(0)));
+    return entered(result, handle, device, caller);
 }
+
+AG_RETRIED(cuDevicePrimaryCtxRetain, ag_device_of(device), (void)0,
+           retained(result, handle, device, __builtin_return_address(0)),
+           (CUcontext * handle, CUdevice device), handle, device)
 
 /* Before the call: if it ends the primary context, its memory goes. NULL when it lives on. */
 static struct ag_context *primary_ending(CUdevice device, bool reset)

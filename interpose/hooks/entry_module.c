@@ -25,7 +25,7 @@ static void note_code(bool prints)
 
 /* `prints` is evaluated once, before the call. */
 #define LOADS(symbol, prints, parameters, ...) \
-    AG_RETRIED(symbol, BEGINS_LOADING(symbol, prints), result, parameters, __VA_ARGS__)
+    AG_RETRIED(symbol, NULL, BEGINS_LOADING(symbol, prints), result, parameters, __VA_ARGS__)
 
 LOADS(cuModuleLoad, ag_image_file_prints(file), (CUmodule * module, const char *file), module, file)
 LOADS(cuModuleLoadData, ag_image_prints(image), (CUmodule * module, const void *image), module,

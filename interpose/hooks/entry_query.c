@@ -122,7 +122,7 @@ static CUresult altered(CUresult result)
 }
 
 #define ALTERS_CONTEXT(symbol, parameters, ...) \
-    AG_RETRIED(symbol, wait_first(), altered(result), parameters, __VA_ARGS__)
+    AG_RETRIED(symbol, NULL, wait_first(), altered(result), parameters, __VA_ARGS__)
 
 ALTERS_CONTEXT(cuCtxSetLimit, (CUlimit limit, size_t value), limit, value)
 ALTERS_CONTEXT(cuCtxDisablePeerAccess, (CUcontext peer), peer)

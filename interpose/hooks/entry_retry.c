@@ -8,7 +8,7 @@
 #include "policy/order/drain.h"
 
 #define RETRIED(symbol, parameters, ...) \
-    AG_RETRIED(symbol, (void)0, result, parameters, __VA_ARGS__)
+    AG_RETRIED(symbol, NULL, (void)0, result, parameters, __VA_ARGS__)
 
 RETRIED(cuArrayCreate_v2, (CUarray * array, const CUDA_ARRAY_DESCRIPTOR *descriptor), array,
         descriptor)

@@ -8,18 +8,20 @@
 #include "policy/app/app_graphs.h"
 #include "policy/pressure.h"
 
-/* `before`: statements before the first call; `after`: what is returned, in terms of `result`. */
-#define AG_RETRIED(symbol, before, after, parameters, ...)                            \
-    AG_ENTRY CUresult symbol parameters                                               \
-    {                                                                                 \
-        CUresult result;                                                              \
-                                                                                      \
-        AG_ENTER(symbol, __VA_ARGS__);                                                \
-        before;                                                                       \
-        result = ag_cu.symbol(__VA_ARGS__);                                           \
-        if (result == CUDA_ERROR_OUT_OF_MEMORY && ag_pressure_relieve_for_call(NULL)) \
-            result = ag_cu.symbol(__VA_ARGS__);                                       \
-        return ag_entry_leave(after);                                                 \
+/* `on`: the device whose memory it is, asked for after a failure only; NULL: that of the current
+ * context. `before`: statements before the first call; `after`: what is returned, in terms of
+ * `result`. */
+#define AG_RETRIED(symbol, on, before, after, parameters, ...)                      \
+    AG_ENTRY CUresult symbol parameters                                             \
+    {                                                                               \
+        CUresult result;                                                            \
+                                                                                    \
+        AG_ENTER(symbol, __VA_ARGS__);                                              \
+        before;                                                                     \
+        result = ag_cu.symbol(__VA_ARGS__);                                         \
+        if (result == CUDA_ERROR_OUT_OF_MEMORY && ag_pressure_relieve_for_call(on)) \
+            result = ag_cu.symbol(__VA_ARGS__);                                     \
+        return ag_entry_leave(after);                                               \
     }
 
 /* The same for calls that measure a graph. */

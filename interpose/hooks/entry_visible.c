@@ -171,7 +171,7 @@ static CUresult note_global(CUresult result, const CUdeviceptr *dptr)
 
 /* The driver may load the code now, which takes memory. */
 #define FINDS(symbol, parameters, ...) \
-    AG_RETRIED(symbol, (void)0, note_global(result, dptr), parameters, __VA_ARGS__)
+    AG_RETRIED(symbol, NULL, (void)0, note_global(result, dptr), parameters, __VA_ARGS__)
 
 FINDS(cuModuleGetGlobal_v2, (CUdeviceptr * dptr, size_t *bytes, CUmodule module, const char *name),
       dptr, bytes, module, name)
