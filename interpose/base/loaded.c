@@ -74,6 +74,13 @@ bool ag_loaded_find(const void *address, struct ag_loaded *ret)
     return true;
 }
 
+const struct link_map *ag_loaded_map(const void *address)
+{
+    struct ag_loaded loaded;
+
+    return ag_loaded_find(address, &loaded) ? loaded.map : NULL;
+}
+
 /* A signal handler may look while its thread does. */
 static pthread_mutex_t looking = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 static _Thread_local bool fork_has_it;

@@ -26,6 +26,8 @@ struct ag_loaded {
 
 /* What lies at `address`; false for nothing. Since glibc 2.35 without a lock, in some 10 ns. */
 bool ag_loaded_find(const void *address, struct ag_loaded *ret);
+/* The same; NULL for nothing. */
+const struct link_map *ag_loaded_map(const void *address);
 /* Does it take no lock? */
 bool ag_loaded_is_lock_free(void);
 /* A number that differs whenever a library was loaded or unloaded meanwhile. Under a lock of the

@@ -66,13 +66,11 @@ bool ag_driver_is_there(void)
 
 bool ag_driver_owns(const void *address)
 {
-    struct link_map *map = NULL;
+    const struct link_map *map = ag_loaded_map(address);
     Lmid_t namespace;
-    Dl_info info;
 
     /* a link map is a handle */
-    return dladdr1(address, &info, (void **)&map, RTLD_DL_LINKMAP) && info.dli_fname &&
-           is_libcuda(info.dli_fname) && map && !dlinfo(map, RTLD_DI_LMID, &namespace) &&
+    return map && is_libcuda(map->l_name) && !dlinfo((void *)map, RTLD_DI_LMID, &namespace) &&
            namespace == LM_ID_BASE;
 }
 

@@ -22,6 +22,7 @@
 #include <link.h>
 #include <string.h>
 
+#include "interpose/base/loaded.h"
 #include "interpose/base/log.h"
 #include "interpose/driver/abi.h"
 #include "interpose/driver/driver.h"
@@ -85,18 +86,10 @@ static bool is_missing(const char *name)
     return !ag_driver_is_loaded() && !ag_real_dlsym(RTLD_NEXT, name);
 }
 
-static const struct link_map *map_of(const void *address)
-{
-    struct link_map *map = NULL;
-    Dl_info info;
-
-    return dladdr1(address, &info, (void **)&map, RTLD_DL_LINKMAP) ? map : NULL;
-}
-
 /* Does it lie in the program, or in what was preloaded before us? */
 static bool is_before_us(const void *address)
 {
-    const struct link_map *map = map_of(address), *at = map_of((void *)is_before_us);
+    const struct link_map *map = ag_loaded_map(address), *at = ag_loaded_map((void *)is_before_us);
 
     while (at && at != map)
         at = at->l_prev;

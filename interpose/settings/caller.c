@@ -73,14 +73,6 @@ static enum ag_caller classify(const char *name)
 
 /* --- the loader --- */
 
-/* What is loaded there; NULL for nothing. */
-static const struct link_map *map_of(const void *address)
-{
-    struct ag_loaded loaded;
-
-    return ag_loaded_find(address, &loaded) ? loaded.map : NULL;
-}
-
 /* Is it loaded for good? What the program was started with is first in the list, which nothing is
  * taken out of up to there; the loader, which libc needs, comes after most of that and is found by
  * a function of its. */
@@ -91,7 +83,7 @@ static bool stays(const struct link_map *map)
     const struct link_map *at = _r_debug.r_map;
 
     if (!loader) {
-        loader = map_of(ag_real_dlsym(RTLD_DEFAULT, "__tls_get_addr"));
+        loader = ag_loaded_map(ag_real_dlsym(RTLD_DEFAULT, "__tls_get_addr"));
         atomic_store_explicit(&known_loader, loader, memory_order_release);
     }
     while (at && at != loader && at != map)
@@ -134,7 +126,7 @@ static bool still_holds(const void *address, uint64_t found, const _Atomic uint6
     /* Read again: another thread may have seen the change first, and forgotten. */
     if (!ag_loaded_is_lock_free())
         return !has_changed() && atomic_load_explicit(entry, memory_order_relaxed) == found;
-    map = map_of(address);
+    map = ag_loaded_map(address);
     if (!map)
         return !place;
     return place && is_named(map, atomic_load_explicit(&modules[place - 1], memory_order_acquire));
@@ -193,7 +185,7 @@ static uint64_t place_of(const char *name)
 
 static uint64_t look_up(const void *address)
 {
-    const struct link_map *map = map_of(address);
+    const struct link_map *map = ag_loaded_map(address);
     uint64_t place = 0, kind = AG_CALLER_PROGRAM;
     char name[NAME_MAX + 1];
 
@@ -255,7 +247,7 @@ const char *ag_caller_module(const void *address)
 
 void ag_caller_text(const void *address, char *text, size_t size)
 {
-    const struct link_map *map = map_of(address);
+    const struct link_map *map = ag_loaded_map(address);
     char name[NAME_MAX + 1];
 
     if (name_of(map, name))
