@@ -107,15 +107,23 @@ void launch_speak(CUstream stream, uint32_t number)
     OK(cuLaunchKernel(kernel_speak, 1, 1, 1, 1, 1, 1, 0, stream, args, NULL));
 }
 
+uint32_t wrong_words(const volatile uint32_t *words, uint32_t n, uint32_t value)
+{
+    uint32_t wrong = 0;
+
+    for (uint32_t i = 0; i < n; i++)
+        wrong += words[i] != value + i;
+    return wrong;
+}
+
 uint32_t count_wrong(CUdeviceptr p, uint32_t n, uint32_t value)
 {
-    uint32_t wrong = 0, *words = malloc(n * sizeof(*words));
+    uint32_t wrong, *words = malloc(n * sizeof(*words));
 
     if (words == NULL)
         _exit(98);
     OK(cuMemcpyDtoH(words, p, n * sizeof(*words)));
-    for (uint32_t i = 0; i < n; i++)
-        wrong += words[i] != value + i;
+    wrong = wrong_words(words, n, value);
     free(words);
     return wrong;
 }

@@ -24,5 +24,7 @@ void launch_spin(CUstream stream, const _Atomic uint32_t *flag);
 
 /* Words of [p, p + n) that are not value + i, read back by a copy. */
 uint32_t count_wrong(CUdeviceptr p, uint32_t n, uint32_t value);
+/* The same of words of the host, which the device may write. */
+uint32_t wrong_words(const volatile uint32_t *words, uint32_t n, uint32_t value);
 
 #endif

@@ -176,15 +176,6 @@ static void write_host(uint32_t value)
         host[i] = value + i;
 }
 
-static uint32_t wrong_words(const volatile uint32_t *words, uint32_t value)
-{
-    uint32_t wrong = 0;
-
-    for (uint32_t i = 0; i < WORDS; i++)
-        wrong += words[i] != value + i;
-    return wrong;
-}
-
 int main(int argc, char **argv)
 {
     const char *way = argc > 1 ? argv[1] : "added";
@@ -217,7 +208,7 @@ int main(int argc, char **argv)
         if (from || strstr(way, "within"))
             say("%s: wrong words %u", way, count_wrong(device, WORDS, value));
         else
-            say("%s: wrong words %u", way, wrong_words(host, value));
+            say("%s: wrong words %u", way, wrong_words(host, WORDS, value));
     }
     return 0;
 }

@@ -48,15 +48,6 @@ static uint32_t *host_words(const char *way, CUdeviceptr *ret_device)
     return host;
 }
 
-static uint32_t wrong_words(const volatile uint32_t *words, uint32_t value)
-{
-    uint32_t wrong = 0;
-
-    for (uint32_t i = 0; i < WORDS; i++)
-        wrong += words[i] != value + i;
-    return wrong;
-}
-
 int main(int argc, char **argv)
 {
     const char *way = argc > 1 ? argv[1] : "pinned";
@@ -73,7 +64,7 @@ int main(int argc, char **argv)
         OK(cuMemAlloc(&other, 4096));
         launch_fill(stream, device, WORDS, 100 * iteration);
         OK(cuMemFree(other));
-        say("%s: wrong words %u", way, wrong_words(words, 100 * iteration));
+        say("%s: wrong words %u", way, wrong_words(words, WORDS, 100 * iteration));
     }
     return 0;
 }
