@@ -55,11 +55,6 @@ managed_speed_checks() {
             ALLOGRAFT_POLICY=managed ALLOGRAFT_MANAGED_BACKEND=pool ALLOGRAFT_CACHE=0
         check managed/pairs-uncached judge managed-pairs-uncached pair_1mib_ns 'w < n'
     fi
-    if any_wanted managed/launch{,-measured}; then
-        OF=--least measures managed/launch-measured in_turn managed-launch launch \
-            ALLOGRAFT_POLICY=managed ALLOGRAFT_PREFETCH=launch
-        check managed/launch judge managed-launch launch_ns 'w <= n + 300'
-    fi
 }
 
 # Training from cudaMalloc's memory and from managed memory: same losses, and as fast.

