@@ -353,14 +353,16 @@ struct ag_stream *ag_replay_enter(CUstream handle, bool per_thread)
     }
     stream = find_anywhere(context, handle);
     flush_before(context, handle, stream);
-    if (stream && stream->id.context != context) { /* it may get copies, and kernels of libraries */
+    /* Of another context it may get copies, and kernels of libraries; inside a green one, of the
+     * primary context's. */
+    if (stream && (stream->id.context != context || ag_context_is_inside())) {
         if (atomic_load_explicit(&stream->open, memory_order_acquire))
             flush(stream, AG_FLUSH_UNRECORDED);
         return NULL;
     }
     if (stream)
         ag_stream_update_mark(stream);
-    if (!stream || !stream->id.marked || ag_context_is_inside() ||
+    if (!stream || !stream->id.marked ||
         atomic_load_explicit(&stream->id.shared->failed, memory_order_relaxed))
         return NULL;
     /* Asked again once it is owned: having backed off meanwhile it must not withhold. */

@@ -834,6 +834,36 @@ static void with_another_context_current(void)
     }
 }
 
+/* The same, where a part of the primary context is current. */
+static void with_green_context_current(void)
+{
+    CUstream own = new_stream(CU_STREAM_NON_BLOCKING);
+    CUdeviceptr copy = new_state();
+    CUdevResourceDesc description;
+    CUdevResource all, part;
+    CUcontext home, inside;
+    unsigned n_groups = 1;
+    CUgreenCtx green;
+
+    OK(cuCtxGetCurrent(&home));
+    OK(cuDeviceGetDevResource(0, &all, CU_DEV_RESOURCE_TYPE_SM));
+    OK(cuDevSmResourceSplitByCount(&part, &n_groups, &all, NULL, 0, 8));
+    OK(cuDevResourceGenerateDesc(&description, &part, 1));
+    OK(cuGreenCtxCreate(&green, description, 0, CU_GREEN_CTX_DEFAULT_STREAM));
+    OK(cuCtxFromGreenCtx(&inside, green));
+    iterations(own, 6);
+    for (unsigned turn = 0; turn < 6; turn++) {
+        part_of_iteration(own, turn, 0, 7);
+        OK(cuCtxSetCurrent(inside));
+        OK(cuMemcpyDtoDAsync(copy, state, STATE_BYTES, own));
+        OK(cuMemsetD32Async(state, turn, 1, own));
+        OK(cuCtxSetCurrent(home));
+        tell("behind what is withheld");
+        tell_of("a copy of it", copy);
+    }
+    OK(cuGreenCtxDestroy(green));
+}
+
 /* Between two devices: behind what the other one got, though this one is current. */
 static void between_devices(bool own_stream)
 {
@@ -1180,6 +1210,7 @@ static const struct {
     {"running", running_on},
     {"deeper", going_deeper},
     {"elsewhere", with_another_context_current},
+    {"inside", with_green_context_current},
     {"between", between_devices_legacy},
     {"between-blocking", between_devices_blocking},
 };

@@ -21,7 +21,7 @@ ALL = [HELD, PLAIN, SHORT, WHOLE, HURRIED, FEW, MANAGED]
 # All of them but with graphs; what is launched as graphs in each under HELD.
 PARTS = ('exactly', 'diverging', 'uploads', 'pinned', 'legacy', 'events', 'unloading', 'deeper',
          'streams', 'contexts', 'allocating', 'freeing', 'capturing', 'host', 'spinning',
-         'per-thread', 'resetting', 'sleeping', 'elsewhere')
+         'per-thread', 'resetting', 'sleeping', 'elsewhere', 'inside')
 SIMULATED = {'SIM_IDLE_MS': '1'}
 
 
