@@ -114,10 +114,11 @@ static void flush(struct ag_stream *stream, enum ag_flush why)
 {
     /* The owner may be blocked inside the driver by a full queue, until this thread's call lets the
      * device go on (by a value that a kernel polls). So a call waits without bound only if it would
-     * anyhow, must come after that work, or has submitted it. At exit it ends with the process. */
+     * anyhow, must come after that work, or submits to that stream, too. At exit it ends with the
+     * process. */
     bool ends = why == AG_FLUSH_END && atomic_load_explicit(&is_last, memory_order_relaxed);
     bool others =
-        atomic_load_explicit(&stream->last_thread, memory_order_relaxed) != ag_stream_thread();
+        !(atomic_load_explicit(&stream->threads, memory_order_relaxed) & ag_stream_thread_bit());
     uint64_t timeout = (why == AG_FLUSH_CALL && others) || ends ? AG_OWNER_TIMEOUT_NS : UINT64_MAX;
     bool pushed = false;
 
@@ -384,6 +385,10 @@ struct ag_stream *ag_replay_enter(CUstream handle, bool per_thread)
         return NULL;
     }
     atomic_store_explicit(&stream->last_thread, ag_stream_thread(), memory_order_relaxed);
+    atomic_store_explicit(&stream->threads,
+                          atomic_load_explicit(&stream->threads, memory_order_relaxed) |
+                              ag_stream_thread_bit(),
+                          memory_order_relaxed);
     return stream;
 }
 

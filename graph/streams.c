@@ -177,6 +177,7 @@ static struct ag_stream *enter(const struct ag_stream *fresh)
         stream->iteration.may_replay = true;
         copy_id(&stream->id, &fresh->id, place);
         atomic_store_explicit(&stream->dead, false, memory_order_relaxed);
+        atomic_store_explicit(&stream->threads, 0, memory_order_relaxed);
         atomic_store_explicit(&stream->backoff_left, unwatched(), memory_order_relaxed);
         atomic_store_explicit(&stream->backed_off, unwatched() > 0, memory_order_relaxed);
         ag_stream_disown(stream);

@@ -20,10 +20,13 @@ MARKS(cuStreamWaitEvent, false, (CUstream stream, CUevent event, unsigned int fl
 MARKS(cuStreamWaitEvent_ptsz, true, (CUstream stream, CUevent event, unsigned int flags), stream,
       event, flags)
 
-static void flush_what_is_withheld(void)
+/* First of the graph's own stream, which it must come after however long that takes. */
+static void flush_for_graph(CUstream stream, bool per_thread)
 {
-    if (ag_replay_holds())
-        ag_replay_flush_all(AG_FLUSH_CALL);
+    if (!ag_replay_holds())
+        return;
+    ag_replay_flush_stream(stream, per_thread, AG_FLUSH_CAPTURE);
+    ag_replay_flush_all(AG_FLUSH_CALL);
 }
 
 /* A graph of the program's, by the driver's function `way`: the first time may be measured. Then it
@@ -54,7 +57,7 @@ static CUresult launch(CUresult (*way)(CUgraphExec exec, CUstream stream), CUgra
         (CUgraphExec exec, CUstream stream),                                                      \
         {                                                                                         \
             ag_watch_work(stream, per_thread);                                                    \
-            flush_what_is_withheld();                                                             \
+            flush_for_graph(stream, per_thread);                                                  \
             return ag_entry_leave(launch(ag_cu.symbol, exec, stream));                            \
         },                                                                                        \
         exec, stream)

@@ -1051,6 +1051,74 @@ static void full_of_graphs(void)
     tell("full");
 }
 
+/* ---- handed over ---- */
+
+static _Thread_local bool is_of_program;
+static atomic_bool is_held_up;
+static CUgraphExec graph_of_step;
+
+/* The watchdog in the driver, as by a queue that is full: longer than a call waits for others. */
+static void hold_up(void)
+{
+    if (is_of_program)
+        return;
+    atomic_store(&is_held_up, true);
+    (void)usleep(300000);
+}
+
+static void *begin_iteration(void *iteration)
+{
+    is_of_program = true;
+    OK(cuCtxSetCurrent(shared_context));
+    atomic_store(&is_held_up, false);
+    part_of_iteration(shared_stream, (uint32_t)(uintptr_t)iteration, 0, 7);
+    for (unsigned i = 0; i < 200 && !atomic_load(&is_held_up); i++)
+        (void)usleep(1000);
+    return NULL;
+}
+
+static void *launch_graph(void *unused)
+{
+    (void)unused;
+    is_of_program = true;
+    OK(cuCtxSetCurrent(shared_context));
+    OK(cuGraphLaunch(graph_of_step, shared_stream));
+    return NULL;
+}
+
+/* A thread submits what cannot be recorded behind what another one has left withheld there, and
+ * which the watchdog is about to let go: on a stream that it has used itself; a graph on any. */
+static void handed_over(void)
+{
+    CUdeviceptr copy = new_state();
+    pthread_t thread;
+    CUgraph graph;
+
+    is_of_program = true;
+    shared_stream = new_stream(CU_STREAM_NON_BLOCKING);
+    OK(cuCtxGetCurrent(&shared_context));
+    OK(cuStreamBeginCapture(shared_stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    step(shared_stream, 8, 8);
+    OK(cuStreamEndCapture(shared_stream, &graph));
+    OK(cuGraphInstantiate(&graph_of_step, graph, 0));
+    iterations(shared_stream, 8);
+    sim_inside("cuGraphLaunch", false, hold_up);
+    for (uintptr_t iteration = 0; iteration < 4; iteration++) {
+        OK(pthread_create(&thread, NULL, begin_iteration, (void *)iteration));
+        OK(pthread_join(thread, NULL));
+        if (iteration % 2) {
+            OK(pthread_create(&thread, NULL, launch_graph, NULL));
+            OK(pthread_join(thread, NULL));
+        } else {
+            OK(cuMemcpyPeerAsync(copy, shared_context, state, shared_context, STATE_BYTES,
+                                 shared_stream));
+        }
+        OK(cuStreamSynchronize(shared_stream));
+        tell("handed over");
+        tell_of("a copy of it", copy);
+    }
+}
+
 /* ---- the end ---- */
 
 static void *leave(void *how)
@@ -1210,6 +1278,7 @@ static const struct {
     {"running", running_on},
     {"deeper", going_deeper},
     {"elsewhere", with_another_context_current},
+    {"handed-over", handed_over},
     {"inside", with_green_context_current},
     {"between", between_devices_legacy},
     {"between-blocking", between_devices_blocking},

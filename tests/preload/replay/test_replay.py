@@ -181,6 +181,10 @@ class Replay(Case):
                     if way == 'own' and variant == HELD:
                         self.replayed(result)
 
+    def test_a_stream_that_is_handed_over(self):
+        for _, result in self.part('handed-over', variants=[EAGER]):
+            self.assertGreater(self.replayed(result)['watchdog_releases'], 0)
+
     def test_a_capture_beside_launches(self):
         for sched in ('adversarial', 'thread'):
             self.part('beside', variants=[HELD, HURRIED, FEW], settings={'SIM_SCHED': sched})
