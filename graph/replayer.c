@@ -110,16 +110,24 @@ static bool enter_context(const struct ag_stream *stream, bool *ret_pushed)
     return false;
 }
 
+/* The owner may be blocked inside the driver by a full queue, until this thread's call lets the
+ * device go on (by a value that a kernel polls, or the other half of a collective). So a call waits
+ * without bound only if it would anyhow, must come after that work, or this thread submits to that
+ * stream, too. */
+static bool waits_for_owner(const struct ag_stream *stream, enum ag_flush why)
+{
+    if (stream->threads >> ag_stream_thread() % 64 & 1)
+        return true;
+    if (why == AG_FLUSH_COPY)
+        return stream->id.is_legacy || stream->id.is_blocking;
+    return why == AG_FLUSH_FREE ? stream->id.context == ag_context_current() : why != AG_FLUSH_CALL;
+}
+
 static void flush(struct ag_stream *stream, enum ag_flush why)
 {
-    /* The owner may be blocked inside the driver by a full queue, until this thread's call lets the
-     * device go on (by a value that a kernel polls). So a call waits without bound only if it would
-     * anyhow, must come after that work, or submits to that stream, too. At exit it ends with the
-     * process. */
+    /* The owner ends with the process. */
     bool ends = why == AG_FLUSH_END && atomic_load_explicit(&is_last, memory_order_relaxed);
-    bool others =
-        !(atomic_load_explicit(&stream->threads, memory_order_relaxed) & ag_stream_thread_bit());
-    uint64_t timeout = (why == AG_FLUSH_CALL && others) || ends ? AG_OWNER_TIMEOUT_NS : UINT64_MAX;
+    uint64_t timeout = ends || !waits_for_owner(stream, why) ? AG_OWNER_TIMEOUT_NS : UINT64_MAX;
     bool pushed = false;
 
     if (!ag_stream_own_within(stream, timeout))
@@ -385,10 +393,8 @@ struct ag_stream *ag_replay_enter(CUstream handle, bool per_thread)
         return NULL;
     }
     atomic_store_explicit(&stream->last_thread, ag_stream_thread(), memory_order_relaxed);
-    atomic_store_explicit(&stream->threads,
-                          atomic_load_explicit(&stream->threads, memory_order_relaxed) |
-                              ag_stream_thread_bit(),
-                          memory_order_relaxed);
+    if (!(stream->threads >> ag_stream_thread() % 64 & 1))
+        stream->threads |= (uint64_t)1 << ag_stream_thread() % 64;
     return stream;
 }
 

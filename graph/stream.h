@@ -144,7 +144,7 @@ struct ag_stream {
     _Atomic uint32_t sequence;     /* grows with every operation withheld: for the watchdog */
     _Atomic uint32_t epoch;        /* grows each time withholding begins: likewise */
     _Atomic uint32_t last_thread;  /* the tag of the one that submitted last */
-    _Atomic uint64_t threads; /* that ever submitted: bits of their tags; the owner writes it */
+    _Atomic uint64_t threads;      /* that ever submitted: a bit each, its tag modulo 64 */
     struct ag_stream_id id;
     bool altered; /* the program set attributes of the stream: it is not replayed any more */
     struct ag_next_op next;
@@ -161,12 +161,6 @@ uint32_t ag_stream_new_tag(void);
 static inline uint32_t ag_stream_thread(void)
 {
     return ag_stream_tag ? ag_stream_tag : ag_stream_new_tag();
-}
-
-/* A thread's bit in `threads`, which some share. */
-static inline uint64_t ag_stream_thread_bit(void)
-{
-    return (uint64_t)1 << ag_stream_thread() % 64;
 }
 
 /* What the calling thread looked up last; stream NULL: there was none. */

@@ -38,13 +38,17 @@ SHAPED(cuMemcpy3DAsync_v2, false, ag_copies_box, CUDA_MEMCPY3D)
 SHAPED(cuMemcpy3DAsync_v2_ptsz, true, ag_copies_box, CUDA_MEMCPY3D)
 
 /* A copy without a stream between two devices comes behind what was submitted to both, whichever of
- * them is current. */
-static void flush_for_copy(bool all_of_context)
+ * them is current. `known`: an address that it names, if all others are the host's; or 0. */
+static void flush_for_copy(bool all_of_context, CUdeviceptr known)
 {
-    if (ag_context_count() > 1)
+    if (!ag_replay_holds())
+        return;
+    if (ag_context_count() > 1 && (!known || ag_copies_memory(known, 1) != AG_MEMORY_DEVICE)) {
         ag_replay_flush_all(AG_FLUSH_COPY);
-    else if (all_of_context)
+    } else if (all_of_context) {
         ag_replay_flush_context(NULL, AG_FLUSH_COPY);
+        ag_replay_flush_thread(AG_FLUSH_COPY);
+    }
 }
 
 /* Without a stream, but nobody waits for it: within a device, work of the default stream like any
@@ -56,7 +60,7 @@ static void flush_for_copy(bool all_of_context)
             struct ag_stream *state = ag_replay_enter(NULL, per_thread);                          \
             if (state && ag_copies_line(state, AG_COPY_BLOCKING, to, from, bytes))                \
                 return ag_entry_leave(CUDA_SUCCESS);                                              \
-            flush_for_copy(false);                                                                \
+            flush_for_copy(false, 0);                                                             \
             return ag_entry_leave(ag_entry_submitted(state, ag_cu.symbol(to, from, bytes)));      \
         },                                                                                        \
         to, from, bytes)
@@ -66,23 +70,25 @@ WITHIN(cuMemcpyDtoD_v2_ptds, true)
 
 /* --- the host waits --- */
 
-#define BLOCKS(symbol, per_thread, parameters, ...)                                             \
-    AG_WAITS_FOR_WORK(AG_WAIT_COPY, symbol, NULL, per_thread, flush_for_copy(true), parameters, \
-                      __VA_ARGS__)
+#define BLOCKS(symbol, per_thread, known, parameters, ...)                                 \
+    AG_WAITS_FOR_WORK(AG_WAIT_COPY, symbol, NULL, per_thread, flush_for_copy(true, known), \
+                      parameters, __VA_ARGS__)
 
-BLOCKS(cuMemcpyHtoD_v2, false, (CUdeviceptr to, const void *from, size_t bytes), to, from, bytes)
-BLOCKS(cuMemcpyHtoD_v2_ptds, true, (CUdeviceptr to, const void *from, size_t bytes), to, from,
+BLOCKS(cuMemcpyHtoD_v2, false, to, (CUdeviceptr to, const void *from, size_t bytes), to, from,
        bytes)
-BLOCKS(cuMemcpyDtoH_v2, false, (void *to, CUdeviceptr from, size_t bytes), to, from, bytes)
-BLOCKS(cuMemcpyDtoH_v2_ptds, true, (void *to, CUdeviceptr from, size_t bytes), to, from, bytes)
-BLOCKS(cuMemcpy, false, (CUdeviceptr to, CUdeviceptr from, size_t bytes), to, from, bytes)
-BLOCKS(cuMemcpy_ptds, true, (CUdeviceptr to, CUdeviceptr from, size_t bytes), to, from, bytes)
-BLOCKS(cuMemcpy2D_v2, false, (const CUDA_MEMCPY2D *copy), copy)
-BLOCKS(cuMemcpy2D_v2_ptds, true, (const CUDA_MEMCPY2D *copy), copy)
-BLOCKS(cuMemcpy2DUnaligned_v2, false, (const CUDA_MEMCPY2D *copy), copy)
-BLOCKS(cuMemcpy2DUnaligned_v2_ptds, true, (const CUDA_MEMCPY2D *copy), copy)
-BLOCKS(cuMemcpy3D_v2, false, (const CUDA_MEMCPY3D *copy), copy)
-BLOCKS(cuMemcpy3D_v2_ptds, true, (const CUDA_MEMCPY3D *copy), copy)
+BLOCKS(cuMemcpyHtoD_v2_ptds, true, to, (CUdeviceptr to, const void *from, size_t bytes), to, from,
+       bytes)
+BLOCKS(cuMemcpyDtoH_v2, false, from, (void *to, CUdeviceptr from, size_t bytes), to, from, bytes)
+BLOCKS(cuMemcpyDtoH_v2_ptds, true, from, (void *to, CUdeviceptr from, size_t bytes), to, from,
+       bytes)
+BLOCKS(cuMemcpy, false, 0, (CUdeviceptr to, CUdeviceptr from, size_t bytes), to, from, bytes)
+BLOCKS(cuMemcpy_ptds, true, 0, (CUdeviceptr to, CUdeviceptr from, size_t bytes), to, from, bytes)
+BLOCKS(cuMemcpy2D_v2, false, 0, (const CUDA_MEMCPY2D *copy), copy)
+BLOCKS(cuMemcpy2D_v2_ptds, true, 0, (const CUDA_MEMCPY2D *copy), copy)
+BLOCKS(cuMemcpy2DUnaligned_v2, false, 0, (const CUDA_MEMCPY2D *copy), copy)
+BLOCKS(cuMemcpy2DUnaligned_v2_ptds, true, 0, (const CUDA_MEMCPY2D *copy), copy)
+BLOCKS(cuMemcpy3D_v2, false, 0, (const CUDA_MEMCPY3D *copy), copy)
+BLOCKS(cuMemcpy3D_v2_ptds, true, 0, (const CUDA_MEMCPY3D *copy), copy)
 
 /* Ordered behind the work of two contexts. */
 #define BETWEEN(symbol, parameters, ...)                         \

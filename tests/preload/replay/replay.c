@@ -1119,6 +1119,64 @@ static void handed_over(void)
     }
 }
 
+static atomic_bool is_let_go, was_late;
+
+/* The watchdog in the driver, until another thread's call lets the device go on. */
+static void hold_up_until(void)
+{
+    if (is_of_program)
+        return;
+    atomic_store(&is_held_up, true);
+    for (unsigned i = 0; i < 10000 && !atomic_load(&is_let_go); i++)
+        (void)usleep(1000);
+    if (!atomic_load(&is_let_go))
+        atomic_store(&was_late, true);
+}
+
+static void *iterations_on_shared(void *unused)
+{
+    (void)unused;
+    OK(cuCtxSetCurrent(shared_context));
+    iterations(shared_stream, 8);
+    return NULL;
+}
+
+/* Calls that natively wait for none of a stream's work, which another thread has submitted. */
+static void beside_a_full_queue(void)
+{
+    CUdeviceptr there[2];
+    CUcontext other;
+    pthread_t thread;
+    uint32_t word;
+
+    is_of_program = true;
+    shared_stream = new_stream(CU_STREAM_NON_BLOCKING);
+    OK(cuCtxGetCurrent(&shared_context));
+    OK(pthread_create(&thread, NULL, iterations_on_shared, NULL));
+    OK(pthread_join(thread, NULL));
+    OK(cuCtxCreate(&other, NULL, 0, 0));
+    there[0] = new_state();
+    there[1] = new_state();
+    sim_inside("cuGraphLaunch", false, hold_up_until);
+    for (unsigned call = 0; call < 3; call++) {
+        atomic_store(&is_let_go, false);
+        OK(pthread_create(&thread, NULL, begin_iteration, (void *)(uintptr_t)call));
+        OK(pthread_join(thread, NULL));
+        OK(cuCtxSetCurrent(call == 2 ? shared_context : other));
+        if (call == 0)
+            OK(cuMemFree(there[0]));
+        else if (call == 1)
+            OK(cuMemcpyHtoD(there[1], &call, sizeof(call)));
+        else
+            OK(cuMemcpyDtoH(&word, there[1], sizeof(word)));
+        atomic_store(&is_let_go, true);
+        OK(cuCtxSetCurrent(shared_context));
+        OK(cuStreamSynchronize(shared_stream));
+        say("call %u: %s", call, atomic_load(&was_late) ? "late" : "in time");
+        tell("beside it");
+    }
+}
+
 /* ---- the end ---- */
 
 static void *leave(void *how)
@@ -1279,6 +1337,7 @@ static const struct {
     {"deeper", going_deeper},
     {"elsewhere", with_another_context_current},
     {"handed-over", handed_over},
+    {"full-queue", beside_a_full_queue},
     {"inside", with_green_context_current},
     {"between", between_devices_legacy},
     {"between-blocking", between_devices_blocking},

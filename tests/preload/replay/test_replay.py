@@ -185,6 +185,10 @@ class Replay(Case):
         for _, result in self.part('handed-over', variants=[EAGER]):
             self.assertGreater(self.replayed(result)['watchdog_releases'], 0)
 
+    def test_calls_beside_a_full_queue(self):
+        for _, result in self.part('full-queue', variants=[EAGER]):
+            self.assertGreater(self.replayed(result)['watchdog_releases'], 0)
+
     def test_a_capture_beside_launches(self):
         for sched in ('adversarial', 'thread'):
             self.part('beside', variants=[HELD, HURRIED, FEW], settings={'SIM_SCHED': sched})
