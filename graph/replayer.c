@@ -116,11 +116,13 @@ static bool enter_context(const struct ag_stream *stream, bool *ret_pushed)
  * stream, too. */
 static bool waits_for_owner(const struct ag_stream *stream, enum ag_flush why)
 {
-    if (stream->threads >> ag_stream_thread() % 64 & 1)
+    bool is_ordered = stream->id.is_legacy || stream->id.is_blocking;
+
+    if (stream->threads >> ag_stream_thread() % 64 & 1 || (why == AG_FLUSH_COPY && is_ordered))
         return true;
-    if (why == AG_FLUSH_COPY)
-        return stream->id.is_legacy || stream->id.is_blocking;
-    return why == AG_FLUSH_FREE ? stream->id.context == ag_context_current() : why != AG_FLUSH_CALL;
+    if (why == AG_FLUSH_FREE || (why == AG_FLUSH_CALL && is_ordered))
+        return stream->id.context == ag_context_current();
+    return why != AG_FLUSH_CALL && why != AG_FLUSH_COPY;
 }
 
 static void flush(struct ag_stream *stream, enum ag_flush why)

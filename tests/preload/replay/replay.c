@@ -1119,6 +1119,40 @@ static void handed_over(void)
     }
 }
 
+static CUdeviceptr copy_of_state;
+
+/* By a thread that never submitted to the legacy stream. */
+static void *copy_beside_legacy(void *blocking)
+{
+    is_of_program = true;
+    OK(cuCtxSetCurrent(shared_context));
+    OK(cuMemcpyPeerAsync(copy_of_state, shared_context, state, shared_context, STATE_BYTES,
+                         blocking));
+    OK(cuStreamSynchronize(blocking));
+    return NULL;
+}
+
+/* The same on a blocking stream, which comes behind the legacy one. */
+static void handed_over_by_legacy(void)
+{
+    CUstream blocking = new_stream(CU_STREAM_DEFAULT);
+    pthread_t thread;
+
+    is_of_program = true;
+    copy_of_state = new_state();
+    shared_stream = CU_STREAM_LEGACY;
+    OK(cuCtxGetCurrent(&shared_context));
+    iterations(shared_stream, 8);
+    sim_inside("cuGraphLaunch", false, hold_up);
+    for (uintptr_t iteration = 0; iteration < 2; iteration++) {
+        OK(pthread_create(&thread, NULL, begin_iteration, (void *)iteration));
+        OK(pthread_join(thread, NULL));
+        OK(pthread_create(&thread, NULL, copy_beside_legacy, blocking));
+        OK(pthread_join(thread, NULL));
+        tell_of("a copy behind the legacy stream", copy_of_state);
+    }
+}
+
 static atomic_bool is_let_go, was_late;
 
 /* The watchdog in the driver, until another thread's call lets the device go on. */
@@ -1337,6 +1371,7 @@ static const struct {
     {"deeper", going_deeper},
     {"elsewhere", with_another_context_current},
     {"handed-over", handed_over},
+    {"handed-over-by-legacy", handed_over_by_legacy},
     {"full-queue", beside_a_full_queue},
     {"inside", with_green_context_current},
     {"between", between_devices_legacy},

@@ -182,8 +182,9 @@ class Replay(Case):
                         self.replayed(result)
 
     def test_a_stream_that_is_handed_over(self):
-        for _, result in self.part('handed-over', variants=[EAGER]):
-            self.assertGreater(self.replayed(result)['watchdog_releases'], 0)
+        for name in ('handed-over', 'handed-over-by-legacy'):
+            for _, result in self.part(name, variants=[EAGER]):
+                self.assertGreater(self.replayed(result)['watchdog_releases'], 0)
 
     def test_calls_beside_a_full_queue(self):
         for _, result in self.part('full-queue', variants=[EAGER]):
