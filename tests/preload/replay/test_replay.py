@@ -168,6 +168,7 @@ class Replay(Case):
             if variant == HELD:
                 # Else this test would see nothing.
                 self.assertIn('nothing: 0, seen 0', result.out)
+                self.assertIn('nothing but writes of others: 0, seen 0', result.out)
         for _, result in self.part('flushing', variants=[HELD], drop='^nothing', seeds=SEEDS[1:2]):
             self.replayed(result)
 
