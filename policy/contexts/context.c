@@ -199,9 +199,16 @@ static struct ag_context *get_memory(void)
     return memory;
 }
 
+/* With the table's lock held. */
+static void add_reference(struct ag_context *primary)
+{
+    primary->device->primary = atomic_load_explicit(&primary->handle, memory_order_relaxed);
+    primary->primary_references++;
+}
+
 /* Puts `fresh` into the table unless the handle is there by now, or no place is left. What the
- * table has, or NULL. */
-static struct ag_context *insert(struct ag_context *fresh, CUcontext handle)
+ * table has, or NULL; with `retained`, one reference more to it. */
+static struct ag_context *insert(struct ag_context *fresh, CUcontext handle, bool retained)
 {
     struct ag_context *found = NULL;
     unsigned hole = AG_MAX_CONTEXTS;
@@ -223,13 +230,28 @@ static struct ag_context *insert(struct ag_context *fresh, CUcontext handle)
     }
     if (found != fresh)
         recycle(fresh);
+    if (found && retained)
+        add_reference(found);
     ag_lock_release(&table.lock);
     return found;
 }
 
-struct ag_context *ag_context_enter(CUcontext handle, int device)
+/* What the table has, or NULL; with `retained`, one reference more to it. */
+static struct ag_context *find(CUcontext handle, bool retained)
 {
-    struct ag_context *context = ag_context_find(handle), *fresh;
+    struct ag_context *context = ag_context_find(handle);
+
+    if (context && retained) {
+        ag_lock_take(&table.lock);
+        add_reference(context);
+        ag_lock_release(&table.lock);
+    }
+    return context;
+}
+
+static struct ag_context *enter(CUcontext handle, int device, bool retained)
+{
+    struct ag_context *context = find(handle, retained), *fresh;
     struct ag_device *row;
     int green_device = context || !handle ? -1 : ag_green_device_inside(handle);
 
@@ -248,11 +270,21 @@ struct ag_context *ag_context_enter(CUcontext handle, int device)
         return NULL;
     fresh->device = row;
     /* After a reset the primary context comes back under its old handle, still referenced. */
-    fresh->primary_references = row->primary == handle;
-    context = insert(fresh, handle);
+    fresh->primary_references = !retained && row->primary == handle;
+    context = insert(fresh, handle, retained);
     if (context == fresh)
         ag_free_context_entered();
     return context;
+}
+
+struct ag_context *ag_context_enter(CUcontext handle, int device)
+{
+    return enter(handle, device, false);
+}
+
+void ag_context_primary_retained(CUcontext handle, int device)
+{
+    (void)enter(handle, device, true);
 }
 
 __attribute__((noinline)) static struct ag_context *meet(CUcontext handle, unsigned generation)
@@ -286,19 +318,6 @@ bool ag_context_is_inside(void)
 void ag_context_changed(void)
 {
     atomic_fetch_add_explicit(&table.generation, 1, memory_order_release);
-}
-
-void ag_context_primary_retained(CUcontext handle, int device)
-{
-    bool met = ag_context_find(handle) != NULL;
-    struct ag_context *context = ag_context_enter(handle, device);
-
-    if (!context)
-        return;
-    ag_lock_take(&table.lock);
-    context->device->primary = handle;
-    context->primary_references = met ? context->primary_references + 1 : 1;
-    ag_lock_release(&table.lock);
 }
 
 /* The live primary context of `device`; with the table's lock held. */

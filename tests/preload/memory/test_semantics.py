@@ -42,6 +42,9 @@ class Semantics(Case):
     def test_contexts(self):
         self.same(program('preload_contexts'))
 
+    def test_threads_retain_the_primary_context(self):
+        self.same([program('preload_retains'), 'both'], variants=EVERY, seeds=SEEDS)
+
 
 if __name__ == '__main__':
     main()
