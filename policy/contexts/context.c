@@ -179,7 +179,7 @@ static void clear(struct ag_context *old)
     atomic_store_explicit(&old->too_large, 0, memory_order_relaxed);
     atomic_store_explicit(&old->attached, 0, memory_order_relaxed);
     atomic_store_explicit(&old->resources_state, AG_ONCE_TO_DO, memory_order_relaxed);
-    ag_free_context_gone(old);
+    ag_free_context_forgotten(old);
     atomic_store_explicit(&old->leaving, false, memory_order_relaxed);
 }
 

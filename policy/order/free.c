@@ -177,6 +177,11 @@ void ag_free_context_entered(void)
 void ag_free_context_gone(struct ag_context *context)
 {
     ag_watch_context_gone();
+    ag_free_context_forgotten(context);
+}
+
+void ag_free_context_forgotten(struct ag_context *context)
+{
     ag_host_wait_context_gone(context);
     ag_capture_context_gone(context);
 }

@@ -65,6 +65,9 @@ static inline CUresult ag_free_order(struct ag_context *context, bool *ret_set_a
 void ag_free_context_entered(void);
 /* The context is gone, its events and captures with it. */
 void ag_free_context_gone(struct ag_context *context);
+/* Its memory is to be another's. What is watched is not its any more: it may be that of a context
+ * which is alive. */
+void ag_free_context_forgotten(struct ag_context *context);
 /* A non-blocking stream was created in `context` (NULL: it could be any), as announced by
  * ag_fence_nonblocking_coming(). */
 void ag_free_nonblocking_created(struct ag_context *context);
