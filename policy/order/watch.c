@@ -9,6 +9,7 @@
 #include <pthread.h>
 
 #include "interpose/base/arena.h"
+#include "interpose/base/clock.h"
 #include "interpose/base/log.h"
 #include "interpose/base/threads/lock.h"
 #include "interpose/base/threads/wait.h"
@@ -22,6 +23,8 @@
 #define ALL       AG_WATCH_ALL
 #define DESTROYED (AG_WATCH_ALL - 1) /* a stream that is gone: nothing more is submitted there */
 #define NO_WORK   (AG_WATCH_ALL - 2) /* where a fence is placed for another reason */
+
+#define OPENING_NS 1000000000u /* more than the beginning of a capture takes */
 
 struct ag_watch_thread ag_watch_stranger;
 _Thread_local struct ag_watch_thread *ag_watch_own = &ag_watch_stranger;
@@ -318,17 +321,38 @@ static bool needs_fence(uintptr_t stream)
            (watch.behind != NONE && watch.behind != stream);
 }
 
+/* The same as place_for(). A capture that is about to begin has closed the guard, and its thread
+ * places what is due: then this one waits for that. */
+static bool place_soon(uintptr_t stream)
+{
+    uint64_t until = 0;
+    struct ag_wait wait = {0};
+
+    while (!place_for(stream, false)) {
+        bool in_time;
+
+        ag_lock_release(&watch.lock);
+        if (!until)
+            until = ag_clock_after(OPENING_NS);
+        in_time = ag_wait_pause_until(&wait, until);
+        ag_lock_take(&watch.lock);
+        if (!in_time)
+            return false;
+    }
+    return true;
+}
+
 /* With the lock held: the thread's work goes on, and is noted. */
 static void let_go_on(struct ag_watch_thread *own, uintptr_t stream)
 {
-    while ((watch.placing || needs_fence(stream)) && place_for(stream, false))
+    while ((watch.placing || needs_fence(stream)) && place_soon(stream))
         ;
     if (!ag_watch_is_on()) {
         atomic_store_explicit(&own->pass, ALL, memory_order_relaxed);
         return;
     }
     note(own, stream);
-    if (!needs_fence(stream)) /* in a capture: the next work asks again */
+    if (!needs_fence(stream)) /* not in time: the next work asks again */
         open_for(own, stream);
 }
 
@@ -346,24 +370,22 @@ void ag_watch_submits(CUstream handle, bool per_thread)
     ag_lock_release(&watch.lock);
 }
 
-/* With `for_all`, every stream is behind the fence afterwards. */
-static void place_now(bool for_all, bool in_capture)
+void ag_watch_place(struct ag_context *context)
 {
+    if (!ag_watch_is_due(context))
+        return;
     ag_lock_take(&watch.lock);
-    (void)place_for(for_all ? ALL : NO_WORK, in_capture);
+    (void)place_soon(NO_WORK);
     ag_lock_release(&watch.lock);
 }
 
-void ag_watch_place(struct ag_context *context)
-{
-    if (ag_watch_is_due(context))
-        place_now(false, false);
-}
-
+/* Every stream is behind the fence afterwards. Watching may have ended meanwhile, and wait for it.
+ */
 void ag_watch_capture_opening(void)
 {
-    if (ag_watch_is_on())
-        place_now(true, true);
+    ag_lock_take(&watch.lock);
+    (void)place_for(ALL, true);
+    ag_lock_release(&watch.lock);
 }
 
 /* Nobody has a pass while it ends, so all work waits until what is due is placed. */
@@ -378,7 +400,7 @@ void ag_watch_end(const char *why)
         ag_stats_add(AG_STAT_WATCH_ENDED, 1);
         ag_log_debug("streams are not watched any more: %s", why);
     }
-    while (needs_fence(ALL) && place_for(ALL, false))
+    while (needs_fence(ALL) && place_soon(ALL))
         ;
     ag_watch_never();
     ag_lock_release(&watch.lock);

@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include "interpose/driver/driver.h"
 #include "interpose/report/stats.h"
@@ -332,6 +333,56 @@ static void captures_begin_behind_the_event(void)
     CALLS("w1 R1 w1 W w2 ");
 }
 
+/* `what` of another thread, once a capture has closed the guard, waits until the capture's thread
+ * has placed what is due. */
+static void while_a_capture_begins(void (*what)(void))
+{
+    pthread_t thread;
+
+    ag_captures_open++;
+    OK(pthread_create(&thread, NULL, run, &what));
+    OK(usleep(20000));
+    ag_watch_capture_opening();
+    OK(pthread_join(thread, NULL));
+    ag_captures_open--;
+}
+
+static void place_elsewhere(void)
+{
+    ag_watch_place(&context);
+    add_call("p", 0);
+}
+
+static void end_elsewhere(void)
+{
+    ag_watch_end("the test says so");
+    add_call("e", 0);
+}
+
+static void nothing_overtakes_a_capture_that_begins(void)
+{
+    work(1);
+    free_memory(AG_WATCH_DUE);
+    while_a_capture_begins(work_on_2);
+    CALLS("w1 C W w2 ");
+    free_memory(AG_WATCH_DUE);
+    while_a_capture_begins(place_elsewhere);
+    CALLS("C W p ");
+    work(1);
+    free_memory(AG_WATCH_DUE);
+    while_a_capture_begins(end_elsewhere);
+    CALLS("w1 C W e ");
+}
+
+static void nor_the_wait_for_the_event(void)
+{
+    work(1);
+    free_memory(AG_WATCH_DUE);
+    work(1);
+    while_a_capture_begins(work_on_2);
+    CALLS("w1 R1 w1 W w2 ");
+}
+
 static void watching_ends_for_good(void)
 {
     work(1);
@@ -570,6 +621,8 @@ int main(void)
         the_host_waits_where_no_event_can_be_had,
         captures_begin_behind_the_fence,
         captures_begin_behind_the_event,
+        nothing_overtakes_a_capture_that_begins,
+        nor_the_wait_for_the_event,
         watching_ends_for_good,
         watching_ends_behind_the_event,
         a_context_takes_all_with_it,
