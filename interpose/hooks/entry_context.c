@@ -169,7 +169,7 @@ AG_RETRIED(cuDevicePrimaryCtxRetain, ag_device_of(device), (void)0,
 /* Before the call: if it ends the primary context, its memory goes. NULL when it lives on. */
 static struct ag_context *primary_ending(CUdevice device, bool reset)
 {
-    struct ag_context *context = ag_context_primary_dying(device, reset);
+    struct ag_context *context = ag_context_primary_leaving(device, reset);
 
     if (context) {
         ag_app_pools_device_ending(device);
@@ -183,8 +183,8 @@ static struct ag_context *primary_ending(CUdevice device, bool reset)
 static CUresult released(CUresult result, struct ag_context *dying, CUdevice device)
 {
     if (!dying) {
-        if (result == CUDA_SUCCESS)
-            ag_context_primary_released(device);
+        if (result != CUDA_SUCCESS)
+            ag_context_primary_kept(device);
         return result;
     }
     ag_context_forget(dying);

@@ -332,26 +332,28 @@ static struct ag_context *primary_of(int device)
     return NULL;
 }
 
-struct ag_context *ag_context_primary_dying(int device, bool all)
+struct ag_context *ag_context_primary_leaving(int device, bool all)
 {
     struct ag_context *context;
 
     ag_lock_take(&table.lock);
     context = primary_of(device);
-    if (context && context->primary_references > 1 && !all)
+    if (context && context->primary_references > 1 && !all) {
+        context->primary_references--;
         context = NULL;
+    }
     ag_lock_release(&table.lock);
     return context;
 }
 
-void ag_context_primary_released(int device)
+void ag_context_primary_kept(int device)
 {
     struct ag_context *context;
 
     ag_lock_take(&table.lock);
     context = primary_of(device);
     if (context)
-        context->primary_references--;
+        context->primary_references++;
     ag_lock_release(&table.lock);
 }
 

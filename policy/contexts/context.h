@@ -94,10 +94,12 @@ void ag_context_changed(void);
 CUcontext ag_context_primary_handle(int device);
 /* A primary context was retained; as ag_context_enter. */
 void ag_context_primary_retained(CUcontext handle, int device);
-/* The primary context of `device`, if the next release (or a reset, with `all`) destroys it. */
-struct ag_context *ag_context_primary_dying(int device, bool all);
-/* The call that ag_context_primary_dying() announced, or another release, succeeded. */
-void ag_context_primary_released(int device);
+/* A reference to the primary context of `device` is about to be given back, or with `all` each one.
+ * If that ends the context, it is returned; else the reference is taken off at once, so that of
+ * several threads that do it at the same time the last one sees that it is. */
+struct ag_context *ag_context_primary_leaving(int device, bool all);
+/* The driver has refused to take one off that did not end the context. */
+void ag_context_primary_kept(int device);
 /* The context is about to end. Other threads that visit it leave first, so that they ask the driver
  * nothing of a context that is gone. */
 void ag_context_ending(struct ag_context *context);

@@ -1,6 +1,7 @@
 /* Two threads retain the primary context at the same time, when nobody has yet.
  *     retains both       what one of them lets go stays the other's, with all its memory
- *     retains second     a second context comes to life while freed memory is still in use */
+ *     retains second     a second context comes to life while freed memory is still in use
+ *     retains neither    they let it go at the same time, too, and it is retained again */
 #include <pthread.h>
 
 #include "tests/common/device.h"
@@ -96,11 +97,59 @@ static void second(void)
     }
 }
 
+static bool is_released;
+
+static void *release(void *unused)
+{
+    OK(cuDevicePrimaryCtxRelease(0));
+    return unused;
+}
+
+static void release_elsewhere(void)
+{
+    pthread_t thread;
+
+    if (is_released)
+        return;
+    is_released = true;
+    OK(pthread_create(&thread, NULL, release, NULL));
+    OK(pthread_join(thread, NULL));
+}
+
+/* A few blocks are kept, and one is not freed. */
+static void neither(void)
+{
+    CUdeviceptr blocks[BLOCKS], left;
+    uint32_t n_wrong = 0;
+
+    for (unsigned turn = 0; turn < 3; turn++) {
+        for (unsigned i = 0; i < BLOCKS; i++)
+            blocks[i] = get(BYTES << i % 8);
+        for (unsigned i = 0; i < BLOCKS; i++)
+            launch_fill(NULL, blocks[i], WORDS, i);
+        for (unsigned i = 0; i < BLOCKS; i++)
+            n_wrong += count_wrong(blocks[i], WORDS, i);
+        for (unsigned i = 0; i < BLOCKS; i++)
+            OK(cuMemFree(blocks[i]));
+        left = get(BYTES);
+        is_released = false;
+        sim_inside("cuDevicePrimaryCtxRelease_v2", false, release_elsewhere);
+        SAY_CODE("both let go", cuDevicePrimaryCtxRelease(0));
+        sim_inside(NULL, false, NULL);
+        is_retained = false;
+        both_retain();
+        SAY_CODE("what went with it", cuMemFree(left));
+    }
+    say("wrong words: %u", n_wrong);
+}
+
 int main(int argc, char **argv)
 {
     both_retain();
     if (argc > 1 && strcmp(argv[1], "second") == 0)
         second();
+    else if (argc > 1 && strcmp(argv[1], "neither") == 0)
+        neither();
     else
         both();
     say("violations: %u", sim_violations());
