@@ -15,7 +15,8 @@
 #include "policy/order/free.h"
 #include "policy/pressure.h"
 
-#define VISIT_NS 1000000000u
+#define VISIT_NS  1000000000u
+#define ENDING_NS 10000000000u /* more than what is left to do takes */
 
 static struct {
     struct ag_lock lock; /* guards entries, freelist, primary references, the devices' list */
@@ -207,7 +208,7 @@ static void add_reference(struct ag_context *primary)
 }
 
 /* Puts `fresh` into the table unless the handle is there by now, or no place is left. What the
- * table has, or NULL; with `retained`, one reference more to it. */
+ * table has, or NULL; with `retained`, one reference more to `fresh`. */
 static struct ag_context *insert(struct ag_context *fresh, CUcontext handle, bool retained)
 {
     struct ag_context *found = NULL;
@@ -230,30 +231,66 @@ static struct ag_context *insert(struct ag_context *fresh, CUcontext handle, boo
     }
     if (found != fresh)
         recycle(fresh);
-    if (found && retained)
-        add_reference(found);
+    else if (retained)
+        add_reference(fresh);
     ag_lock_release(&table.lock);
     return found;
 }
 
-/* What the table has, or NULL; with `retained`, one reference more to it. */
-static struct ag_context *find(CUcontext handle, bool retained)
+/* One reference more to what the table has, or NULL. False: the last one is being given back. */
+static bool refer(CUcontext handle, struct ag_context **ret_context)
 {
-    struct ag_context *context = ag_context_find(handle);
+    struct ag_context *context;
+    bool can;
 
-    if (context && retained) {
-        ag_lock_take(&table.lock);
+    ag_lock_take(&table.lock);
+    context = ag_context_find(handle);
+    can = !context || !context->unreferenced;
+    if (context && can)
         add_reference(context);
-        ag_lock_release(&table.lock);
-    }
+    ag_lock_release(&table.lock);
+    *ret_context = context;
+    return can;
+}
+
+/* The same. What another thread takes for gone, though this one has retained it since, leaves the
+ * table soon: it is waited for. */
+static struct ag_context *find_referred(CUcontext handle)
+{
+    uint64_t until = ag_clock_after(ENDING_NS);
+    struct ag_wait wait = {0};
+    struct ag_context *context;
+
+    while (!refer(handle, &context) && ag_wait_pause_until(&wait, until))
+        ;
     return context;
 }
 
-static struct ag_context *enter(CUcontext handle, int device, bool retained)
+/* A new context of that handle. What another thread has entered meanwhile; NULL on failure. */
+static struct ag_context *enter_new(CUcontext handle, int device, bool retained, bool *ret_is_new)
 {
-    struct ag_context *context = find(handle, retained), *fresh;
-    struct ag_device *row;
+    struct ag_device *row = device < 0 ? NULL : ag_device_of(device);
+    struct ag_context *fresh = row ? get_memory() : NULL, *context;
+
+    *ret_is_new = false;
+    if (!fresh)
+        return NULL;
+    fresh->device = row;
+    /* After a reset the primary context comes back under its old handle, still referenced. */
+    fresh->primary_references = !retained && row->primary == handle;
+    fresh->unreferenced = false;
+    context = insert(fresh, handle, retained);
+    *ret_is_new = context == fresh;
+    if (*ret_is_new)
+        ag_free_context_entered();
+    return context;
+}
+
+struct ag_context *ag_context_enter(CUcontext handle, int device)
+{
+    struct ag_context *context = ag_context_find(handle);
     int green_device = context || !handle ? -1 : ag_green_device_inside(handle);
+    bool is_new;
 
     if (green_device >= 0) {
         device = green_device;
@@ -262,29 +299,16 @@ static struct ag_context *enter(CUcontext handle, int device, bool retained)
     }
     if (context || !handle)
         return context;
-    if (device < 0)
-        device = device_of(handle);
-    row = device < 0 ? NULL : ag_device_of(device);
-    fresh = row ? get_memory() : NULL;
-    if (!fresh)
-        return NULL;
-    fresh->device = row;
-    /* After a reset the primary context comes back under its old handle, still referenced. */
-    fresh->primary_references = !retained && row->primary == handle;
-    context = insert(fresh, handle, retained);
-    if (context == fresh)
-        ag_free_context_entered();
-    return context;
+    return enter_new(handle, device < 0 ? device_of(handle) : device, false, &is_new);
 }
 
-struct ag_context *ag_context_enter(CUcontext handle, int device)
-{
-    return enter(handle, device, false);
-}
-
+/* What another thread has entered may have no reference any more when it is looked for again. */
 void ag_context_primary_retained(CUcontext handle, int device)
 {
-    (void)enter(handle, device, true);
+    bool is_new = false;
+
+    while (!is_new && !find_referred(handle) && enter_new(handle, device, true, &is_new))
+        ;
 }
 
 __attribute__((noinline)) static struct ag_context *meet(CUcontext handle, unsigned generation)
@@ -342,6 +366,8 @@ struct ag_context *ag_context_primary_leaving(int device, bool all)
         context->primary_references--;
         context = NULL;
     }
+    if (context)
+        context->unreferenced = true;
     ag_lock_release(&table.lock);
     return context;
 }

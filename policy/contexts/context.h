@@ -60,6 +60,7 @@ struct ag_context {
     _Atomic bool has_nonblocking_stream; /* ever: work of a destroyed stream may still run */
     _Atomic unsigned attached;           /* by cuCtxAttach, and not detached since */
     unsigned primary_references;         /* of a primary context; under the table's lock */
+    bool unreferenced;                   /* the last one is being given back; likewise */
 
     /* Made on first need by ag_context_init_resources(), with the fences' events: */
     _Atomic int resources_state;
@@ -92,7 +93,8 @@ bool ag_context_is_inside(void);
 void ag_context_changed(void);
 /* The handle of a device's primary context, which somebody holds; NULL on failure. */
 CUcontext ag_context_primary_handle(int device);
-/* A primary context was retained; as ag_context_enter. */
+/* A primary context was retained; as ag_context_enter. Waits while another thread gives up what the
+ * last one to release it had. */
 void ag_context_primary_retained(CUcontext handle, int device);
 /* A reference to the primary context of `device` is about to be given back, or with `all` each one.
  * If that ends the context, it is returned; else the reference is taken off at once, so that of

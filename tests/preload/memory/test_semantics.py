@@ -43,8 +43,9 @@ class Semantics(Case):
         self.same(program('preload_contexts'))
 
     def test_threads_retain_the_primary_context(self):
-        for part in ('both', 'neither'):
-            self.same([program('preload_retains'), part], variants=EVERY, seeds=SEEDS)
+        for part in ('both', 'neither', 'anew'):
+            self.same([program('preload_retains'), part], variants=EVERY)
+        self.same([program('preload_retains'), 'often'], variants=EVERY, seeds=SEEDS)
         # The work of the first stream runs last, unless the second one's waits for it.
         self.same([program('preload_retains'), 'second'], settings={'SIM_SCHED': 'lazy'})
 
