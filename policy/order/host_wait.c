@@ -83,11 +83,14 @@ static void complete(struct ag_context *context, void *data)
 
 void ag_host_wait_complete(enum ag_stat why)
 {
+    CUstreamCaptureMode previous;
     bool waited = false;
 
     if (!ag_host_wait_pending())
         return;
+    previous = ag_capture_relax(); /* a capture may begin meanwhile */
     ag_context_each(complete, &waited);
+    ag_capture_restore(previous);
     if (waited)
         ag_stats_add(why, 1);
 }

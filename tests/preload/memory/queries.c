@@ -1,7 +1,10 @@
 /* A free natively waits, so queries right after it say "done"; an event is timed without an error.
- */
+ *     queries threads    the same of several threads
+ *     queries capture    another thread begins a capture while that wait is made up for */
 #include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tests/common/device.h"
 #include "tests/common/say.h"
@@ -41,6 +44,67 @@ static void in_threads(CUcontext context)
     }
 }
 
+static struct {
+    pthread_t thread;
+    CUcontext context;
+    bool is_started;
+    atomic_bool has_begun, may_end;
+} capture;
+
+static void *capture_all(void *unused)
+{
+    CUstream stream;
+    CUgraph graph;
+
+    OK(cuCtxSetCurrent(capture.context));
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    atomic_store(&capture.has_begun, true);
+    while (!atomic_load(&capture.may_end))
+        (void)usleep(1000);
+    SAY_CODE("captured", cuStreamEndCapture(stream, &graph));
+    return unused;
+}
+
+static void begin_capture(void)
+{
+    if (capture.is_started)
+        return;
+    capture.is_started = true;
+    OK(pthread_create(&capture.thread, NULL, capture_all, NULL));
+    while (!atomic_load(&capture.has_begun))
+        (void)usleep(1000);
+}
+
+static void nothing(void *unused)
+{
+    (void)unused;
+}
+
+/* The host sees by a host function what is done, so the wait comes before it. */
+static void in_capture(CUcontext context)
+{
+    CUdeviceptr p, used;
+    CUstream stream;
+
+    capture.context = context;
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    OK(cuMemAlloc(&used, 4096));
+    for (unsigned i = 0; i < 3; i++) {
+        OK(cuMemAlloc(&p, 4096));
+        launch_fill(stream, used, 1000, i);
+        OK(cuMemFree(p));
+    }
+    sim_inside("cuEventSynchronize", false, begin_capture);
+    SAY_CODE("host function", cuLaunchHostFunc(stream, nothing, NULL));
+    begin_capture();
+    atomic_store(&capture.may_end, true);
+    OK(pthread_join(capture.thread, NULL));
+    sim_inside(NULL, false, NULL);
+    OK(cuStreamSynchronize(stream));
+    say("wrong words: %u", count_wrong(used, 1000, 2));
+}
+
 int main(int argc, char **argv)
 {
     CUdeviceptr p, used;
@@ -52,6 +116,10 @@ int main(int argc, char **argv)
     context = device_open();
     if (argc > 1 && strcmp(argv[1], "threads") == 0) {
         in_threads(context);
+        return 0;
+    }
+    if (argc > 1 && strcmp(argv[1], "capture") == 0) {
+        in_capture(context);
         return 0;
     }
     OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));

@@ -38,6 +38,9 @@ class Order(Case):
     def test_queries_of_several_threads(self):
         self.same([program('preload_queries'), 'threads'], variants=EXACT, seeds=SEEDS[:1])
 
+    def test_a_capture_that_begins_during_the_wait(self):
+        self.same([program('preload_queries'), 'capture'], variants=EVERY)
+
     def test_capture(self):
         if run(program('preload_capture')).status == 77:
             self.skipTest('this simulated driver cannot capture')
