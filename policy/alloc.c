@@ -1466,8 +1466,18 @@ static struct ag_block *without_pieces(struct ag_block *blocks)
     return rest;
 }
 
+/* All of the context, which is current. A wait for it would end a capture, of whichever mode. */
+static void wait_for_work(struct ag_context *context)
+{
+    if (ag_capture_is_open())
+        (void)ag_free_like_the_driver(context);
+    else
+        (void)ag_cu.cuCtxSynchronize();
+}
+
 void ag_alloc_context_dying(struct ag_context *context)
 {
+    CUstreamCaptureMode mode = ag_capture_relax(); /* a context may end in any capture */
     struct ag_block *blocks;
     bool pushed;
     bool current = ag_context_make_current(context, &pushed) == CUDA_SUCCESS;
@@ -1476,8 +1486,8 @@ void ag_alloc_context_dying(struct ag_context *context)
     /* Other contexts' work that natively was done when this one ends may use its memory. */
     if (ag_host_wait_pending())
         ag_host_wait_complete(AG_STAT_WAITED_DESTROY);
-    if (current && !ag_capture_is_open())
-        (void)ag_cu.cuCtxSynchronize();
+    if (current)
+        wait_for_work(context);
     (void)ag_cache_empty(&context->cache);
     forget_set_aside(context);
     ag_guard_context_dying(context);
@@ -1498,5 +1508,6 @@ void ag_alloc_context_dying(struct ag_context *context)
     }
     ag_pool_trim(context->device);
     ag_context_restore(pushed);
+    ag_capture_restore(mode);
     ag_free_context_gone(context);
 }

@@ -16,8 +16,7 @@
 
 #define PROBE_BYTES 4096u
 
-/* The driver's own free decides whether a free is legal now, and waits as it does. */
-static CUresult free_like_the_driver(struct ag_context *context)
+CUresult ag_free_like_the_driver(struct ag_context *context)
 {
     CUdeviceptr probe = 0;
     bool pushed;
@@ -58,7 +57,7 @@ static CUresult free_in_capture(struct ag_context *context, bool *ret_set_aside)
     ag_timing_is_slow();
     if (ag_drain_is_never() && ag_context_init_resources(context) == CUDA_SUCCESS)
         return set_aside(ag_cu.cuStreamQuery(context->free_stream), ret_set_aside);
-    result = free_like_the_driver(context);
+    result = ag_free_like_the_driver(context);
     if (result != CUDA_SUCCESS)
         return set_aside(result, ret_set_aside);
     ag_drain_count(AG_DRAIN_CAPTURE);
@@ -205,7 +204,7 @@ static void order_before_nonblocking(struct ag_context *context, void *unused)
     if (placed != AG_FENCE_IN_CAPTURE)
         return;
     previous = ag_capture_relax(); /* natively a stream may be created during any capture */
-    (void)free_like_the_driver(context);
+    (void)ag_free_like_the_driver(context);
     ag_capture_restore(previous);
 }
 

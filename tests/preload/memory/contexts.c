@@ -44,6 +44,30 @@ static void crosswise(CUcontext one, CUcontext two)
     SAY_CODE("free it twice", cuMemFree(q));
 }
 
+/* With memory, and work on it, while a stream of another context is captured. */
+static void destroyed_in_capture(CUstreamCaptureMode mode)
+{
+    CUcontext context, home;
+    CUstream captured, stream;
+    CUdeviceptr p;
+    CUgraph graph;
+    size_t before;
+
+    OK(cuCtxGetCurrent(&home));
+    OK(cuStreamCreate(&captured, CU_STREAM_NON_BLOCKING));
+    before = free_memory();
+    OK(cuCtxCreate(&context, NULL, 0, device));
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    OK(cuMemAlloc(&p, 8 * MIB));
+    OK(cuMemsetD32Async(p, 7, 1024, stream));
+    OK(cuCtxSetCurrent(home));
+    OK(cuStreamBeginCapture(captured, mode));
+    SAY_CODE("destroy", cuCtxDestroy(context));
+    SAY_CODE("captured", cuStreamEndCapture(captured, &graph));
+    say("its memory came back: %d", about(free_memory(), before));
+    OK(cuStreamDestroy(captured));
+}
+
 /* The symbols of before CUDA 4.0, as dlsym finds them. */
 typedef CUresult (*old_create)(CUcontext *, unsigned int, CUdevice);
 typedef CUresult (*old_attach)(CUcontext *, unsigned int);
@@ -133,6 +157,8 @@ int main(void)
     for (int iteration = 0; iteration < 3; iteration++)
         destroyed_alive();
     OK(cuCtxSetCurrent(primary));
+    destroyed_in_capture(CU_STREAM_CAPTURE_MODE_GLOBAL);
+    destroyed_in_capture(CU_STREAM_CAPTURE_MODE_RELAXED);
     for (int iteration = 0; iteration < 3; iteration++)
         reset_alive(primary);
     OK(cuCtxSetCurrent(primary));
