@@ -335,6 +335,16 @@ bool ag_entry_watches_streams(void)
     return state == AG_ENTRY_NEW ? ag_options_may_watch_streams(environ) : ag_watch_is_on();
 }
 
+bool ag_entry_orders_frees(void)
+{
+    int state = atomic_load_explicit(&ag_entry_state, memory_order_acquire);
+
+    if (state == AG_ENTRY_NEW)
+        return ag_options_may_order_frees(environ);
+    return state == AG_ENTRY_ACTIVE && options.free_mode != AG_FREE_SYNC &&
+           options.guard == AG_GUARD_OFF;
+}
+
 bool ag_entry_watches_launches(void)
 {
     int launches = atomic_load_explicit(&ag_entry_launches, memory_order_acquire);

@@ -69,6 +69,9 @@ bool ag_entry_times_waits(void);
 /* Likewise, is it watched which streams get work (policy/order/watch.h)? */
 bool ag_entry_watches_streams(void);
 
+/* Likewise, may frees not wait for the device? */
+bool ag_entry_orders_frees(void);
+
 /* Once the settings are read: are streams replayed? One load. */
 static inline bool ag_entry_replays_now(void)
 {

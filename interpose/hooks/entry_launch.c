@@ -10,6 +10,7 @@
 #include "interpose/hooks/entry_replay.h"
 #include "policy/managed/kernel_params.h"
 #include "policy/managed/prefetch.h"
+#include "policy/order/early.h"
 
 /* What becomes of the launch. Unless it is passed, the thread is marked as inside. */
 static inline int enter(enum ag_hook hook)
@@ -120,10 +121,11 @@ static inline __attribute__((always_inline)) bool is_left_alone(enum ag_hook hoo
         return way(__VA_ARGS__);                                            \
     }
 
-#define LAUNCHES(symbol, stream, per_thread, call_of, parameters, ...)                      \
+/* `name`: of the function that is made. */
+#define LAUNCHES(symbol, name, stream, per_thread, call_of, parameters, ...)                \
     WATCHED(symbol, stream, per_thread, call_of, parameters, __VA_ARGS__)                   \
     LOOKED_AT(symbol, __typeof__(&symbol), stream, per_thread, parameters, __VA_ARGS__)     \
-    AG_ENTRY CUresult symbol parameters                                                     \
+    name parameters                                                                         \
     {                                                                                       \
         __typeof__(&symbol) way = ag_cu.symbol;                                             \
                                                                                             \
@@ -165,7 +167,7 @@ _Static_assert(sizeof(struct on_stack) == 5 * 8, "a slot of the stack for each p
         return way(function, grid_x, grid_y, grid_z, block_x, block_y, rest);                      \
     }
 #else
-#define LAUNCHES_BY_STACK LAUNCHES
+#define LAUNCHES_BY_STACK(symbol, ...) LAUNCHES(symbol, AG_ENTRY CUresult symbol, __VA_ARGS__)
 #endif
 
 /* As arguments. */
@@ -212,7 +214,7 @@ LAUNCHES_KERNEL(cuLaunchKernel, false)
 LAUNCHES_KERNEL(cuLaunchKernel_ptsz, true)
 
 #define LAUNCHES_COOPERATIVE(symbol, per_thread)                                                  \
-    LAUNCHES(symbol, stream, per_thread, GIVEN(NULL, true),                                       \
+    LAUNCHES(symbol, AG_ENTRY CUresult symbol, stream, per_thread, GIVEN(NULL, true),             \
              (CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z, \
               unsigned int block_x, unsigned int block_y, unsigned int block_z,                   \
               unsigned int shared_bytes, CUstream stream, void **params),                         \
@@ -221,9 +223,75 @@ LAUNCHES_KERNEL(cuLaunchKernel_ptsz, true)
 LAUNCHES_COOPERATIVE(cuLaunchCooperativeKernel, false)
 LAUNCHES_COOPERATIVE(cuLaunchCooperativeKernel_ptsz, true)
 
-#define LAUNCHES_CONFIGURED(symbol, per_thread)                                                  \
-    LAUNCHES(symbol, STREAM_OF(config), per_thread, configured(config, function, params, extra), \
-             (const CUlaunchConfig *config, CUfunction function, void **params, void **extra),   \
-             config, function, params, extra)
+/* May it start before the kernel before it on its stream has ended? */
+static inline bool starts_early(const CUlaunchConfig *config)
+{
+    bool early = false;
+
+    for (unsigned i = 0; config && config->attrs && i < config->numAttrs && !early; i++)
+        early = config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION &&
+                config->attrs[i].value.programmaticStreamSerializationAllowed;
+    return early;
+}
+
+/* More than the driver has kinds of. */
+#define MOST_ATTRIBUTES 64u
+
+/* Into `attributes`, as many as there are. */
+static CUlaunchConfig without_early_start(const CUlaunchConfig *config,
+                                          CUlaunchAttribute *attributes)
+{
+    CUlaunchConfig in_full = *config;
+
+    in_full.attrs = attributes;
+    in_full.numAttrs = 0;
+    for (unsigned i = 0; i < config->numAttrs; i++)
+        if (config->attrs[i].id != CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)
+            attributes[in_full.numAttrs++] = config->attrs[i];
+    return in_full;
+}
+
+static bool must_wait(const CUlaunchConfig *config, bool per_thread, struct ag_early_launch *launch)
+{
+    bool wait;
+
+    if (ag_entry_inside() || config->numAttrs > MOST_ATTRIBUTES)
+        return false;
+    ag_entry_depth = 1;
+    ag_entry_errno = errno;
+    wait = ag_early_must_wait(config->hStream, per_thread, launch);
+    (void)ag_entry_leave(CUDA_SUCCESS);
+    return wait;
+}
+
+/* Behind a free one that would start early waits in full (policy/order/early.h). */
+#define LAUNCHES_CONFIGURED(symbol, per_thread)                                                \
+    LAUNCHES(symbol, static inline __attribute__((always_inline)) CUresult launch_##symbol,    \
+             STREAM_OF(config), per_thread, configured(config, function, params, extra),       \
+             (const CUlaunchConfig *config, CUfunction function, void **params, void **extra), \
+             config, function, params, extra)                                                  \
+    static __attribute__((noinline)) CUresult early_##symbol(                                  \
+        const CUlaunchConfig *config, CUfunction function, void **params, void **extra)        \
+    {                                                                                          \
+        CUlaunchAttribute attributes[MOST_ATTRIBUTES];                                         \
+        struct ag_early_launch launch;                                                         \
+        CUlaunchConfig in_full;                                                                \
+        CUresult result;                                                                       \
+                                                                                               \
+        if (!must_wait(config, per_thread, &launch))                                           \
+            return launch_##symbol(config, function, params, extra);                           \
+        in_full = without_early_start(config, attributes);                                     \
+        result = launch_##symbol(&in_full, function, params, extra);                           \
+        if (result == CUDA_SUCCESS)                                                            \
+            ag_early_waited(&launch);                                                          \
+        return result;                                                                         \
+    }                                                                                          \
+    AG_ENTRY CUresult symbol(const CUlaunchConfig *config, CUfunction function, void **params, \
+                             void **extra)                                                     \
+    {                                                                                          \
+        if (AG_UNLIKELY(ag_early_any_freed() && starts_early(config)))                         \
+            return early_##symbol(config, function, params, extra);                            \
+        return launch_##symbol(config, function, params, extra);                               \
+    }
 LAUNCHES_CONFIGURED(cuLaunchKernelEx, false)
 LAUNCHES_CONFIGURED(cuLaunchKernelEx_ptsz, true)

@@ -39,6 +39,10 @@ bool ag_resolve_dlsym_is_missing(const void *handle, const char *name, const voi
 static bool is_wanted(enum ag_hook hook)
 {
     switch (ag_hook_info(hook)->when) {
+    case AG_WHEN_EARLY:
+        if (ag_entry_orders_frees())
+            return true;
+        /* fall through */
     case AG_WHEN_LAUNCHES:
         return ag_entry_watches_launches() || ag_entry_watches_streams() || ag_entry_replays();
     case AG_WHEN_WORK:

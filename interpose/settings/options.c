@@ -617,12 +617,23 @@ bool ag_options_may_watch_launches(char **environment)
             (rules && ag_rules_any(rules, ag_rule_watches_launches)));
 }
 
-bool ag_options_may_watch_streams(char **environment)
+/* What frees may do is one of `modes`, bits of enum ag_free_mode. */
+static bool may_free(char **environment, unsigned modes)
 {
     enum ag_free_mode mode = AG_FREE_AUTO;
 
     READ_VARIABLE(environment, FREE, FREE_MODE, &mode);
-    return !is_disabled(environment) && (mode == AG_FREE_AUTO || names_file(environment));
+    return !is_disabled(environment) && (modes >> mode & 1 || names_file(environment));
+}
+
+bool ag_options_may_watch_streams(char **environment)
+{
+    return may_free(environment, 1u << AG_FREE_AUTO);
+}
+
+bool ag_options_may_order_frees(char **environment)
+{
+    return may_free(environment, 1u << AG_FREE_AUTO | 1u << AG_FREE_ORDERED);
 }
 
 bool ag_options_may_replay(char **environment)

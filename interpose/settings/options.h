@@ -121,6 +121,8 @@ bool ag_options_ask_for_nvtx(const struct ag_options *options);
  * driver's. */
 bool ag_options_may_watch_launches(char **environment);
 bool ag_options_may_watch_streams(char **environment);
+/* May frees do other than wait for the device? */
+bool ag_options_may_order_frees(char **environment);
 /* May ALLOGRAFT_GRAPH be other than off? */
 bool ag_options_may_replay(char **environment);
 bool ag_options_may_ask_for_nvtx(char **environment);

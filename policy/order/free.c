@@ -9,6 +9,7 @@
 #include "policy/contexts/context.h"
 #include "policy/order/capture.h"
 #include "policy/order/drain.h"
+#include "policy/order/early.h"
 #include "policy/order/fence.h"
 #include "policy/order/host_wait.h"
 #include "policy/order/private_stream.h"
@@ -131,6 +132,7 @@ CUresult ag_free_order_work(struct ag_context *context, bool *ret_set_aside)
 {
     enum ag_drain why = ag_drain_reason();
 
+    ag_early_freed();
     if (ag_capture_is_open())
         return free_in_capture(context, ret_set_aside);
     if (why != AG_DRAIN_NOT)

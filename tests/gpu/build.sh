@@ -59,7 +59,7 @@ link=("${link_cuda[@]}")
 build_all cuda memory bench ipc many pitch
 build_all cuda devices full kept
 build_all cuda process life
-build_all cuda replay graph_bytes graph_loop launches
+build_all cuda replay early graph_bytes graph_loop launches
 build_all cuda facts graph_facts
 build holders memory/holders.cu "${cuda[@]}" -g
 build waits process/waits.cu "${cuda[@]}" -g

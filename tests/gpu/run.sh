@@ -140,6 +140,7 @@ same_output_checks
 rules_checks
 guard_checks
 corruption_checks
+early_checks
 order_checks
 barrier_checks
 printf_checks

@@ -176,10 +176,11 @@ def check_same_questions(run, lookups):
 def test(options, directory):
     always = hooked_symbols(options.hooks)
     launches = hooked_symbols(options.hooks, "LAUNCHES")
+    early = hooked_symbols(options.hooks, "EARLY")  # frees wait in none of the settings below
     work = hooked_symbols(options.hooks, "WORK(?:_OR_WAITS)?")
     graphs = hooked_symbols(options.hooks, "GRAPH(?:_OR_WAITS)?")
     waits = hooked_symbols(options.hooks, r"\w+_OR_WAITS")
-    check(always and launches and work and graphs and waits, "no hooks listed")
+    check(always and launches and early and work and graphs and waits, "no hooks listed")
     library = os.path.basename(options.library) if options.library else None
     for version, expected, settings in ((11000, TOO_OLD, {}), (13000, None, {}),
                                         (13000, None, {"ALLOGRAFT_PREFETCH": "launch"}),
@@ -188,7 +189,7 @@ def test(options, directory):
                                         (13000, None, {"ALLOGRAFT_GRAPH": "all"})):
         run = Run(options, directory, version, settings)
         replayed, watched = "ALLOGRAFT_GRAPH" in settings, not settings
-        hooked = always | (launches if watched or replayed or "ALLOGRAFT_PREFETCH" in settings else set())
+        hooked = always | early | (launches if watched or replayed or "ALLOGRAFT_PREFETCH" in settings else set())
         hooked |= (work if watched or replayed else set()) | (graphs if replayed else set())
         hooked |= waits if "ALLOGRAFT_WAITS" in settings else set()
         passed = trampolines(options.hooks, "|_WORK|_MEMORY|_CODE" if replayed else "_WORK|_MEMORY")

@@ -60,6 +60,11 @@ SIM_EXPORT void sim_kernel_spend(unsigned long long ns);
  * what the limit of the context was when the kernel was launched, or its graph instantiated. */
 SIM_EXPORT void sim_kernel_needs_stack(size_t bytes);
 
+/* From now on a kernel that is launched with programmatic stream serialization starts while the
+ * kernel before it on its stream may still run. Before that, kernels count as waiting for it by
+ * themselves, as those that use what it wrote do. */
+SIM_EXPORT void sim_start_early(void);
+
 /* Violations reported in this process so far. */
 SIM_EXPORT unsigned sim_violations(void);
 

@@ -186,6 +186,7 @@ struct sim_kernel_work {
     uint64_t code; /* the function's id: its handle may be given out again */
     unsigned grid[3], block[3], shared_bytes;
     unsigned char *params; /* owned; laid out as the entry's offsets say */
+    bool is_early;         /* programmatic serialization; not as a node */
     size_t stack;          /* bytes each thread has, once it is known where the kernel runs */
 };
 
@@ -373,6 +374,11 @@ struct CUstream_st {
     uint32_t slot;
     struct sim_op *last;
     struct sim_order order; /* of the last operation */
+    /* What was before the last kernel, if only events came since: a kernel that starts early does
+     * so behind that. */
+    bool is_behind_kernel;
+    struct sim_op *before_kernel;
+    struct sim_order order_before_kernel;
     struct sim_capture *capture;
     CUgraphNode *tail; /* while it captures: what the next node depends on */
     size_t n_tail;

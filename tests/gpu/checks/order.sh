@@ -36,6 +36,26 @@ corruption_checks() {
     done
 }
 
+# Kernels that may start early, behind a free that did not wait. `kept` says that they do where nothing is freed; what is
+# replayed does so within graphs.
+early_checks() {
+    local s way settings
+    for s in blocking nonblocking legacy per-thread event two chain kept; do
+        for way in auto pool ordered sync replay managed; do
+            case $way in
+                auto) settings=() ;;
+                ordered | sync) settings=("ALLOGRAFT_FREE=$way") ;;
+                replay)
+                    [[ $s == kept ]] && continue
+                    settings=(ALLOGRAFT_GRAPH=all)
+                    ;;
+                *) settings=("ALLOGRAFT_POLICY=$way") ;;
+            esac
+            background check "early/$way-$s" holds 'coverage.redirected > 0' -- "${settings[@]}" -- "$BIN/early" "$s"
+        done
+    done
+}
+
 # What the report must say about the frees of each scenario.
 order_conditions() {
     case $1 in

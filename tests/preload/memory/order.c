@@ -8,6 +8,21 @@
 #define BYTES      (WORDS * sizeof(uint32_t))
 #define ITERATIONS 30
 
+static bool early; /* kernels of new owners may start before the old owner's has ended */
+
+static void launch_fill_early(CUstream stream, CUdeviceptr p, uint32_t n, uint32_t value)
+{
+    void *args[] = {&p, &n, &value};
+    CUlaunchAttribute attributes[] = {
+        {.id = CU_LAUNCH_ATTRIBUTE_PRIORITY},
+        {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+         .value.programmaticStreamSerializationAllowed = 1},
+    };
+    CUlaunchConfig config = {1, 1, 1, 1, 1, 1, 0, stream, attributes, 2};
+
+    OK(cuLaunchKernelEx(&config, kernel_fill, args, NULL));
+}
+
 /* The old owner's kernel on `old`, the new owner's on `next`, checked on the new owner's stream. */
 static void iteration_of(CUstream old, CUstream next, CUdeviceptr result, uint32_t iteration)
 {
@@ -18,7 +33,7 @@ static void iteration_of(CUstream old, CUstream next, CUdeviceptr result, uint32
     launch_fill(old, first, WORDS, 1000 * iteration + 7);
     OK(cuMemFree(first));
     OK(cuMemAlloc(&second, BYTES));
-    launch_fill(next, second, WORDS, 5000 * iteration);
+    (early ? launch_fill_early : launch_fill)(next, second, WORDS, 5000 * iteration);
     launch_check(next, second, WORDS, 5000 * iteration, result);
     OK(cuMemFree(second));
 }
@@ -52,6 +67,9 @@ int main(int argc, char **argv)
     CUdeviceptr result;
     uint32_t wrong = 0;
 
+    early = argc > 1 && strcmp(argv[1], "early") == 0;
+    if (early)
+        sim_start_early();
     device_open();
     OK(cuMemAlloc(&result, sizeof(wrong)));
     OK(cuMemsetD32(result, 0, 1));

@@ -1,6 +1,7 @@
 /* launch.c: kernel launches and host functions in streams. */
 #include "tests/sim/sim_internal.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -108,7 +109,7 @@ void sim_kernel_needs_stack(size_t bytes)
 
 static CUresult launch(CUcontext ctx, CUfunction function, const unsigned grid[3],
                        const unsigned block[3], unsigned shared_bytes, CUstream handle,
-                       void **params, void **extra)
+                       void **params, void **extra, bool is_early)
 {
     struct sim_work work;
     CUstream stream;
@@ -127,6 +128,7 @@ static CUresult launch(CUcontext ctx, CUfunction function, const unsigned grid[3
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     work.u.kernel.stack = stream->ctx->limits[CU_LIMIT_STACK_SIZE];
+    work.u.kernel.is_early = is_early;
     return sim_submit(stream, &work, NULL);
 }
 
@@ -138,7 +140,7 @@ CUresult cuLaunchKernel(CUfunction function, unsigned int grid_x, unsigned int g
     SIM_ENTER(SIM_NEEDS_CONTEXT);
     const unsigned grid[3] = {grid_x, grid_y, grid_z}, block[3] = {block_x, block_y, block_z};
 
-    return launch(call.ctx, function, grid, block, shared_bytes, stream, params, extra);
+    return launch(call.ctx, function, grid, block, shared_bytes, stream, params, extra, false);
 }
 
 CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned int grid_x, unsigned int grid_y,
@@ -149,7 +151,22 @@ CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned int grid_x, uns
     SIM_ENTER(SIM_NEEDS_CONTEXT);
     const unsigned grid[3] = {grid_x, grid_y, grid_z}, block[3] = {block_x, block_y, block_z};
 
-    return launch(call.ctx, function, grid, block, shared_bytes, stream, params, NULL);
+    return launch(call.ctx, function, grid, block, shared_bytes, stream, params, NULL, false);
+}
+
+static atomic_bool none_waits;
+
+void sim_start_early(void)
+{
+    atomic_store(&none_waits, true);
+}
+
+static bool starts_early(const CUlaunchConfig *config)
+{
+    for (unsigned i = 0; i < config->numAttrs && atomic_load(&none_waits); i++)
+        if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)
+            return config->attrs[i].value.programmaticStreamSerializationAllowed != 0;
+    return false;
 }
 
 CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **params,
@@ -161,7 +178,7 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, voi
     const unsigned grid[3] = {config->gridDimX, config->gridDimY, config->gridDimZ};
     const unsigned block[3] = {config->blockDimX, config->blockDimY, config->blockDimZ};
     return launch(call.ctx, function, grid, block, config->sharedMemBytes, config->hStream, params,
-                  extra);
+                  extra, starts_early(config));
 }
 
 /* ---- host functions ---- */

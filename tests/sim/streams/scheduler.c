@@ -540,18 +540,62 @@ void sim_order_of_next(CUstream stream, struct sim_order *order)
     after_kind(NULL, order, stream);
 }
 
-void sim_enqueue(CUstream stream, struct sim_work *work, const struct sim_ops *extra,
-                 struct sim_op **ret_op)
+/* Gives the operation its number and makes it the stream's last. */
+static void append(CUstream stream, struct sim_op *op)
 {
-    struct sim_op *op = op_new(stream, work);
-
-    after_kind(op, &op->order, stream);
-    op_after_all(op, extra);
     op->stamp = (struct sim_stamp){stream->slot, sim_slot_next(stream->slot)};
     sim_order_add(&op->order, op->stamp);
     sim_order_join(&stream->order, &op->order);
     sim_op_unref(stream->last);
     stream->last = sim_op_ref(op);
+}
+
+/* A kernel that starts early does not wait for the kernel before it, nor for events recorded since.
+ * What comes behind both has to find both done. */
+static void append_early(CUstream stream, struct sim_op *op)
+{
+    struct sim_work nothing = {.kind = SIM_WORK_EMPTY};
+    struct sim_op *before = sim_op_ref(stream->last), *both = op_new(stream, &nothing);
+
+    op_after(op, stream->before_kernel);
+    sim_order_join(&op->order, &stream->order_before_kernel);
+    append(stream, op);
+    op_after(both, before);
+    op_after(both, op);
+    sim_order_join(&both->order, &stream->order);
+    append(stream, both);
+    sim_op_unref(before);
+    start(both);
+}
+
+/* What is before the operation, should a kernel that starts early come behind it. */
+static void note_kernel(CUstream stream, const struct sim_op *op)
+{
+    stream->is_behind_kernel = op->work.kind == SIM_WORK_KERNEL ||
+                               (stream->is_behind_kernel && op->work.kind == SIM_WORK_EVENT_RECORD);
+    if (op->work.kind != SIM_WORK_KERNEL)
+        return;
+    sim_op_unref(stream->before_kernel);
+    stream->before_kernel = sim_op_ref(stream->last);
+    sim_order_finish(&stream->order_before_kernel);
+    sim_order_join(&stream->order_before_kernel, &stream->order);
+}
+
+void sim_enqueue(CUstream stream, struct sim_work *work, const struct sim_ops *extra,
+                 struct sim_op **ret_op)
+{
+    struct sim_op *op = op_new(stream, work);
+    bool early =
+        op->work.kind == SIM_WORK_KERNEL && op->work.u.kernel.is_early && stream->is_behind_kernel;
+
+    if (early) {
+        append_early(stream, op);
+    } else {
+        note_kernel(stream, op);
+        after_kind(op, &op->order, stream);
+        op_after_all(op, extra);
+        append(stream, op);
+    }
     if (ret_op)
         *ret_op = sim_op_ref(op);
     start(op);
