@@ -3,20 +3,23 @@
 
 usage: run.py --bench PROGRAM --library liballograft.so [--trace FILE]... [--iterations N] [--out FILE]
 
-PROGRAM is what build.sh makes. Each iteration runs every row by every contestant, one process after the
-other, so that all see the same machine. The table goes to standard output, with the least and the most of
-each figure in the file --out, as JSON.
+PROGRAM is what build.sh makes. A trace has RMM's columns; one whose name ends in .xz is unpacked first. Each
+iteration runs every row by every contestant, one process after the other, so that all see the same machine.
+The table goes to standard output, with the least and the most of each figure in the file --out, as JSON.
 Exit status: 0 measured, 1 some contestant died, or has wrong words though it is exact, 2 bad usage.
 """
 
 import argparse
 import datetime
 import json
+import lzma
 import os
 import re
+import shutil
 import statistics
 import subprocess
 import sys
+import tempfile
 
 # Contestant -> the heap of the bench, and the settings under which Allograft is preloaded.
 OURS = {"allograft": {}, "allograft pool": {"ALLOGRAFT_POLICY": "pool"},
@@ -60,6 +63,16 @@ def contestants(options):
     listed = subprocess.run([options.bench, "heaps"], env=clean_environment(), stdout=subprocess.PIPE, text=True,
                             check=True).stdout.split()
     return ["native", *OURS, *sorted(name for name in listed if name != "cudamalloc")]
+
+
+def unpacked(path, folder):
+    """Where the bench can read the trace: it knows no compression."""
+    if not path.endswith(".xz"):
+        return path
+    target = os.path.join(folder, os.path.basename(path)[:-len(".xz")])
+    with lzma.open(path) as packed, open(target, "wb") as file:
+        shutil.copyfileobj(packed, file)
+    return target
 
 
 def rows(options):
@@ -147,7 +160,13 @@ def main():
     for path in [options.bench, options.library, *options.trace]:
         if not os.path.exists(path):
             parser.error(f"there is no {path}")
-    values, troubles = measure(options)
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            for i, path in enumerate(options.trace):
+                options.trace[i] = unpacked(path, folder)
+        except (lzma.LZMAError, EOFError) as error:
+            parser.error(f"{path} cannot be unpacked: {error}")
+        values, troubles = measure(options)
     print(table(values))
     for (contestant, words), why in troubles.items():
         print(f"died: {contestant}, {' '.join(words)}: {why}")

@@ -3,7 +3,9 @@
 usage: test_bench.py BENCH LIBRARY
 """
 
+import glob
 import json
+import lzma
 import os
 import subprocess
 import sys
@@ -70,11 +72,36 @@ class Bench(unittest.TestCase):
                  "--only-traces"]
         done = subprocess.run(words, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
         self.assertEqual((done.returncode, "--only-traces needs a --trace" in done.stderr), (2, True))
-        done = subprocess.run([*words, "--trace", self.file("small.csv", TRACE)], stdout=subprocess.PIPE,
-                              stderr=subprocess.DEVNULL, text=True, timeout=300, check=False)
-        self.assertEqual(done.returncode, 0)
-        rows = [line.split(" | ")[0] for line in done.stdout.splitlines()[2:]]
-        self.assertTrue(rows and all(row.startswith("| small trace") for row in rows), done.stdout)
+        packed = os.path.join(self.folder, "small.csv.xz")
+        with lzma.open(packed, "wt") as file:
+            file.write(TRACE)
+        for path in (self.file("small.csv", TRACE), packed):
+            done = subprocess.run([*words, "--trace", path], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+                                  timeout=300, check=False)
+            self.assertEqual(done.returncode, 0)
+            rows = [line.split(" | ")[0] for line in done.stdout.splitlines()[2:]]
+            self.assertTrue(rows and all(row.startswith("| small trace") for row in rows), done.stdout)
+        with open(packed, "r+b") as file:
+            file.truncate(60)
+        done = subprocess.run([*words, "--trace", packed], stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+        self.assertEqual((done.returncode, "small.csv.xz cannot be unpacked" in done.stderr), (2, True), done.stderr)
+
+    def test_recorded_traces_are_exact(self):
+        """Those of real programs that the page was measured with."""
+        traces = glob.glob(os.path.join(HERE, "traces", "*.csv.xz"))
+        self.assertEqual(len(traces), 5)
+        for path in traces:
+            name = os.path.basename(path)[:-len(".xz")]
+            with lzma.open(path, "rt") as packed:
+                played = self.file(name, packed.read())
+            for policy in ("auto", "pool", "managed"):
+                with self.subTest(trace=name, policy=policy):
+                    done = subprocess.run([BENCH, "cudamalloc", "checked", played, "1"], stdout=subprocess.PIPE,
+                                          stderr=subprocess.PIPE, text=True, timeout=300, check=False,
+                                          env={**os.environ, "LD_PRELOAD": LIBRARY, "ALLOGRAFT_POLICY": policy,
+                                               "ALLOGRAFT_STATS": "off"})
+                    self.assertEqual(done.returncode, 0, done.stderr)
+                    self.assertIn("trace_x1_wrong_words 0\n", done.stdout)
 
     def test_wrong_words_of_an_exact_one_are_said(self):
         sys.path.insert(0, HERE)
