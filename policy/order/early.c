@@ -10,7 +10,7 @@
 
 #define N_ROWS 64u
 
-_Atomic uint64_t ag_early_frees;
+_Atomic uint64_t ag_early_fences;
 
 static struct {
     atomic_flag busy;
@@ -55,12 +55,12 @@ bool ag_early_must_wait(CUstream stream, bool per_thread, struct ag_early_launch
     bool known = false;
 
     *ret_launch = name_of(stream, per_thread);
-    ret_launch->frees = atomic_load_explicit(&ag_early_frees, memory_order_seq_cst);
+    ret_launch->fences = atomic_load_explicit(&ag_early_fences, memory_order_seq_cst);
     row = row_of(ret_launch);
     if (!atomic_flag_test_and_set_explicit(&rows[row].busy, memory_order_acquire)) {
         known = rows[row].last.stream == ret_launch->stream &&
                 rows[row].last.context == ret_launch->context &&
-                rows[row].last.frees == ret_launch->frees;
+                rows[row].last.fences == ret_launch->fences;
         atomic_flag_clear_explicit(&rows[row].busy, memory_order_release);
     }
     return !known && !is_captured(stream, per_thread);

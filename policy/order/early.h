@@ -16,29 +16,30 @@
 
 #include "interpose/driver/abi.h"
 
-/* Frees that did not wait for the device. Only for the functions here and in early.c. */
-extern _Atomic uint64_t ag_early_frees;
+/* How often a fence stood in for a wait of the host. Only for the functions here and in early.c. */
+extern _Atomic uint64_t ag_early_fences;
 
-/* Memory was freed behind work that may still run, and can be given out from now on. */
-static inline void ag_early_freed(void)
+/* Memory was freed behind work that may still run, or allocated behind what the device has yet to
+ * do: once the fence is placed or due, and before anybody can be given the memory. */
+static inline void ag_early_fenced(void)
 {
-    atomic_fetch_add_explicit(&ag_early_frees, 1, memory_order_seq_cst);
+    atomic_fetch_add_explicit(&ag_early_fences, 1, memory_order_seq_cst);
 }
 
-/* False: nothing was ever freed like that. */
-static inline bool ag_early_any_freed(void)
+/* False: never yet. */
+static inline bool ag_early_any_fenced(void)
 {
-    return atomic_load_explicit(&ag_early_frees, memory_order_relaxed) != 0;
+    return atomic_load_explicit(&ag_early_fences, memory_order_relaxed) != 0;
 }
 
 /* A launch that comes behind everything before it on its stream. */
 struct ag_early_launch {
     uintptr_t stream, context; /* see early.c */
-    uint64_t frees;            /* as many were before it */
+    uint64_t fences;           /* as many were before it */
 };
 
 /* Must the calling thread's launch come behind all that is before it on the stream? Not if one has
- * since the last free, nor if the stream is captured: then a graph runs later, and not early. */
+ * since the last fence, nor if the stream is captured: then a graph runs later, and not early. */
 bool ag_early_must_wait(CUstream stream, bool per_thread, struct ag_early_launch *ret_launch);
 /* The driver has that launch now, without the attribute. */
 void ag_early_waited(const struct ag_early_launch *launch);

@@ -128,11 +128,10 @@ static CUresult leave_due(struct ag_context *context, bool *ret_set_aside)
     return result;
 }
 
-CUresult ag_free_order_work(struct ag_context *context, bool *ret_set_aside)
+static CUresult order_work(struct ag_context *context, bool *ret_set_aside)
 {
     enum ag_drain why = ag_drain_reason();
 
-    ag_early_freed();
     if (ag_capture_is_open())
         return free_in_capture(context, ret_set_aside);
     if (why != AG_DRAIN_NOT)
@@ -153,6 +152,14 @@ CUresult ag_free_order_work(struct ag_context *context, bool *ret_set_aside)
         break;
     }
     return order_now(context, ret_set_aside);
+}
+
+CUresult ag_free_order_work(struct ag_context *context, bool *ret_set_aside)
+{
+    CUresult result = order_work(context, ret_set_aside);
+
+    ag_early_fenced();
+    return result;
 }
 
 /* --- contexts and streams that come and go --- */

@@ -9,6 +9,7 @@
 #include "policy/contexts/context.h"
 #include "policy/order/capture.h"
 #include "policy/order/drain.h"
+#include "policy/order/early.h"
 #include "policy/order/fence.h"
 #include "policy/order/watch.h"
 
@@ -38,8 +39,10 @@ static CUresult publish(struct ag_context *context, CUstream stream)
     if (!waits_for_barriers(context))
         return ag_cu.cuStreamSynchronize(stream);
     result = ag_cu.cuEventRecord(context->alloc_event, stream);
-    return result == CUDA_SUCCESS ? ag_fence_wait_everywhere(context, context->alloc_event)
-                                  : result;
+    if (result == CUDA_SUCCESS)
+        result = ag_fence_wait_everywhere(context, context->alloc_event);
+    ag_early_fenced();
+    return result;
 }
 
 CUresult ag_private_stream_end_alloc(struct ag_context *context, CUstream stream, CUresult result)

@@ -374,10 +374,10 @@ struct CUstream_st {
     uint32_t slot;
     struct sim_op *last;
     struct sim_order order; /* of the last operation */
-    /* What was before the last kernel, if only events came since: a kernel that starts early does
-     * so behind that. */
+    /* What the last kernel waits for, if only events came since: one that starts early waits for no
+     * more. */
     bool is_behind_kernel;
-    struct sim_op *before_kernel;
+    struct sim_ops before_kernel;
     struct sim_order order_before_kernel;
     struct sim_capture *capture;
     CUgraphNode *tail; /* while it captures: what the next node depends on */

@@ -287,6 +287,9 @@ uint32_t fill_word(uint32_t value);
 void kernels_register(volatile unsigned char *marks);
 bool kernels_load(struct context *context);
 CUresult launch_fill(struct world *w, unsigned stream, CUdeviceptr p, size_t bytes, uint32_t value);
+/* As one that may start before the kernel before it on the stream has ended. */
+CUresult launch_fill_early(struct world *w, unsigned stream, CUdeviceptr p, size_t bytes,
+                           uint32_t value);
 CUresult launch_two(struct world *w, unsigned stream, enum kernel kernel, CUdeviceptr dst,
                     CUdeviceptr src, size_t bytes);
 CUresult launch_spin(struct world *w, unsigned stream, CUdeviceptr flag);

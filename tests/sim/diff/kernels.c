@@ -148,6 +148,7 @@ void kernels_register(volatile unsigned char *marks)
     for (int i = 0; i < N_KERNELS; i++)
         sim_register_kernel(names[i], kernels[i].run, kernels[i].n, kernels[i].sizes);
     sim_register_global("table", TABLE_BYTES, false, NULL);
+    sim_start_early();
 }
 
 bool kernels_load(struct context *context)
@@ -191,6 +192,22 @@ static size_t pack(enum kernel kernel, void **args, unsigned char *to)
         at += bytes;
     }
     return at;
+}
+
+/* Before the kernel before it on the stream has ended, perhaps: of memory that nobody has used. */
+CUresult launch_fill_early(struct world *w, unsigned stream, CUdeviceptr p, size_t bytes,
+                           uint32_t value)
+{
+    uint32_t n = (uint32_t)bytes;
+    void *args[] = {&p, &n, &value};
+    CUlaunchAttribute attribute = {
+        .id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+        .value.programmaticStreamSerializationAllowed = 1,
+    };
+    CUlaunchConfig config = {1, 1, 1, 32, 1, 1, 0, stream_handle(w, stream), &attribute, 1};
+
+    return cu.cuLaunchKernelEx(
+        &config, w->contexts[w->streams[stream].context].kernels[KERNEL_FILL], args, NULL);
 }
 
 static CUresult launch_ex(CUfunction function, CUstream handle, void **args,

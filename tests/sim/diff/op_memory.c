@@ -67,14 +67,19 @@ bool fill_new(struct world *w, struct buffer *buffer)
 {
     unsigned stream = stream_pick(w);
     struct clock stamp, before;
+    bool early;
 
     if (stream == MAX_STREAMS || !buffer_reachable(w, buffer, w->streams[stream].context))
         return false;
     stream_before(w, stream, &before);
     if (!clock_covers(&before, &buffer->born))
         return false;
-    if (!did(w, launch_fill(w, stream, buffer->p, buffer->extent, buffer->id * 977), "fill b%u s%u",
-             buffer->id, stream))
+    /* A stream-ordered allocation or free before it does not tell when the kernel may start. */
+    early = (buffer->kind == BUFFER_NATIVE || buffer->kind == BUFFER_PITCH) && buffer->id % 3 == 1;
+    if (!did(w,
+             (early ? launch_fill_early : launch_fill)(w, stream, buffer->p, buffer->extent,
+                                                       buffer->id * 977),
+             "fill b%u s%u", buffer->id, stream))
         return true;
     fill_end(w, buffer, stream);
     stream_submit(w, stream, &stamp);

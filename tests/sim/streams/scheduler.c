@@ -551,34 +551,33 @@ static void append(CUstream stream, struct sim_op *op)
 }
 
 /* A kernel that starts early does not wait for the kernel before it, nor for events recorded since.
- * What comes behind both has to find both done. */
+ * What comes behind it has to find done all that it would have waited for. */
 static void append_early(CUstream stream, struct sim_op *op)
 {
     struct sim_work nothing = {.kind = SIM_WORK_EMPTY};
-    struct sim_op *before = sim_op_ref(stream->last), *both = op_new(stream, &nothing);
+    struct sim_op *both = op_new(stream, &nothing);
 
-    op_after(op, stream->before_kernel);
+    after_kind(both, &both->order, stream);
+    op_after_all(op, &stream->before_kernel);
     sim_order_join(&op->order, &stream->order_before_kernel);
     append(stream, op);
-    op_after(both, before);
-    op_after(both, op);
-    sim_order_join(&both->order, &stream->order);
+    op_after(both, op); /* which starts it */
     append(stream, both);
-    sim_op_unref(before);
-    start(both);
 }
 
-/* What is before the operation, should a kernel that starts early come behind it. */
+/* What a kernel waits for, should one that starts early come behind it: that one waits for the same.
+ * The kernel's own number is not among it yet. */
 static void note_kernel(CUstream stream, const struct sim_op *op)
 {
     stream->is_behind_kernel = op->work.kind == SIM_WORK_KERNEL ||
                                (stream->is_behind_kernel && op->work.kind == SIM_WORK_EVENT_RECORD);
     if (op->work.kind != SIM_WORK_KERNEL)
         return;
-    sim_op_unref(stream->before_kernel);
-    stream->before_kernel = sim_op_ref(stream->last);
+    sim_ops_finish(&stream->before_kernel);
+    for (unsigned i = 0; i < op->n_before; i++)
+        sim_ops_add(&stream->before_kernel, op->before[i]);
     sim_order_finish(&stream->order_before_kernel);
-    sim_order_join(&stream->order_before_kernel, &stream->order);
+    sim_order_join(&stream->order_before_kernel, &op->order);
 }
 
 void sim_enqueue(CUstream stream, struct sim_work *work, const struct sim_ops *extra,
@@ -591,9 +590,9 @@ void sim_enqueue(CUstream stream, struct sim_work *work, const struct sim_ops *e
     if (early) {
         append_early(stream, op);
     } else {
-        note_kernel(stream, op);
         after_kind(op, &op->order, stream);
         op_after_all(op, extra);
+        note_kernel(stream, op);
         append(stream, op);
     }
     if (ret_op)
