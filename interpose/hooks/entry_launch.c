@@ -289,7 +289,7 @@ static bool must_wait(const CUlaunchConfig *config, bool per_thread, struct ag_e
     AG_ENTRY CUresult symbol(const CUlaunchConfig *config, CUfunction function, void **params, \
                              void **extra)                                                     \
     {                                                                                          \
-        if (AG_UNLIKELY(ag_early_any_fenced() && starts_early(config)))                         \
+        if (AG_UNLIKELY(ag_early_any_fenced() && starts_early(config)))                        \
             return early_##symbol(config, function, params, extra);                            \
         return launch_##symbol(config, function, params, extra);                               \
     }

@@ -336,12 +336,27 @@ static bool make_pages_of(struct ag_stats *stats, uint32_t slots)
     return made;
 }
 
+typedef uint64_t __attribute__((may_alias)) word;
+
+_Static_assert(offsetof(struct ag_stats, slots) % sizeof(word) == 0, "copied by words");
+_Static_assert(sizeof(struct ag_stats_slot) % sizeof(word) == 0, "copied by words");
+
+/* Other threads may count in `from` meanwhile. */
+static void copy_words(void *to, const void *from, size_t bytes)
+{
+    const word *old = from;
+    word *new = to;
+
+    for (size_t i = 0; i < bytes / sizeof(word); i++)
+        new[i] = __atomic_load_n(&old[i], __ATOMIC_RELAXED);
+}
+
 static void copy_of(struct ag_stats *to, uint32_t slots)
 {
-    memcpy(to, &ag_stats, offsetof(struct ag_stats, slots));
+    copy_words(to, &ag_stats, offsetof(struct ag_stats, slots));
     for (unsigned i = 0; i < AG_SLOTS; i++) {
         if (ag_slots_have(slots, i))
-            memcpy(&to->slots[i], &ag_stats.slots[i], sizeof(to->slots[i]));
+            copy_words(&to->slots[i], &ag_stats.slots[i], sizeof(to->slots[i]));
     }
 }
 

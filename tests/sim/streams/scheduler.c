@@ -565,8 +565,8 @@ static void append_early(CUstream stream, struct sim_op *op)
     append(stream, both);
 }
 
-/* What a kernel waits for, should one that starts early come behind it: that one waits for the same.
- * The kernel's own number is not among it yet. */
+/* What a kernel waits for, should one that starts early come behind it: that one waits for the
+ * same. The kernel's own number is not among it yet. */
 static void note_kernel(CUstream stream, const struct sim_op *op)
 {
     stream->is_behind_kernel = op->work.kind == SIM_WORK_KERNEL ||
