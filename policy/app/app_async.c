@@ -78,21 +78,6 @@ static struct ag_device *device_of_row(unsigned row)
     return device;
 }
 
-/* Does what is submitted to the stream become part of a graph? The question ends no capture. */
-static bool is_captured(CUstream stream, bool per_thread)
-{
-    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-
-    if (!ag_capture_is_open() || !ag_cu.cuStreamIsCapturing)
-        return false;
-    if (!stream && per_thread)
-        stream = CU_STREAM_PER_THREAD;
-    if (!stream || stream == CU_STREAM_LEGACY)
-        return false;
-    return ag_cu.cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
-           status != CU_STREAM_CAPTURE_STATUS_NONE;
-}
-
 /* --- allocation --- */
 
 /* One call of the program. */
@@ -140,7 +125,7 @@ static CUresult counted(CUresult result, unsigned row, const struct request *req
             ag_held_note(result, AG_HELD_POOL, 0, request->bytes, device_of_row(row));
         if (request->began)
             trace(request, AG_TRACE_FAILED, 0, device_of_row(row), result);
-    } else if (is_captured(request->stream, request->per_thread)) {
+    } else if (ag_capture_takes(request->stream, request->per_thread)) {
         ag_stats_add(AG_STAT_ASYNC_CAPTURED, 1);
     } else {
         (void)ag_helper_start(); /* asks at the end how much was used */
@@ -320,14 +305,14 @@ CUresult ag_app_free(CUdeviceptr address, CUstream stream, bool per_thread, cons
 
     /* In a capture the driver refuses memory from before it. */
     if (address && ag_ledger_may_have(address) && ag_ledger_look(address, &block) &&
-        (ag_private_of_thread || !is_captured(stream, per_thread)))
+        (ag_private_of_thread || !ag_capture_takes(stream, per_thread)))
         return ag_free_async(
             address, stream, free_async,
             per_thread ? ag_cu.cuStreamSynchronize_ptsz : ag_cu.cuStreamSynchronize, caller);
     result = free_async(address, stream);
     if (result != CUDA_SUCCESS)
         return result;
-    captured = is_captured(stream, per_thread);
+    captured = ag_capture_takes(stream, per_thread);
     ag_stats_add(captured ? AG_STAT_ASYNC_CAPTURED : AG_STAT_ASYNC_FREED, 1);
     if (request.began && !captured)
         trace(&request, AG_TRACE_FREE_ASYNC, address, NULL, 0);

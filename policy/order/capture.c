@@ -69,6 +69,20 @@ void ag_capture_restore(CUstreamCaptureMode previous)
         (void)ag_cu.cuThreadExchangeStreamCaptureMode(&previous);
 }
 
+bool ag_capture_takes(CUstream stream, bool per_thread)
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+
+    if (!ag_capture_is_open() || !ag_cu.cuStreamIsCapturing)
+        return false;
+    if (!stream && per_thread)
+        stream = CU_STREAM_PER_THREAD;
+    if (!stream || stream == CU_STREAM_LEGACY)
+        return false;
+    return ag_cu.cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
+           status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
 /* --- the list --- */
 
 /* The capture that a call of that flavour means; its context is not set. */

@@ -25,6 +25,8 @@
 
 struct ag_context;
 
+#define AG_CAPTURE_OPENING_NS 1000000000u /* more than the beginning of a capture takes */
+
 /* Only for the functions here and in capture.c. */
 extern _Atomic unsigned ag_captures_open;
 extern struct ag_capture_guard {
@@ -58,6 +60,9 @@ static inline void ag_capture_guard_leave(void)
 /* Calls in between neither fail because of an open capture nor end it. */
 CUstreamCaptureMode ag_capture_relax(void);
 void ag_capture_restore(CUstreamCaptureMode previous);
+
+/* Does what is submitted to the stream become part of a graph? The question ends no capture. */
+bool ag_capture_takes(CUstream stream, bool per_thread);
 
 /* Before the driver call that begins a capture, and after it. `per_thread`: the call was of the
  * flavour whose NULL stream is the thread's own. True: no capture is open any more (the call

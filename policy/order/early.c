@@ -4,7 +4,6 @@
  * of the same handle: nothing that came before the row was written can be on a newer stream. */
 #include "policy/order/early.h"
 
-#include "interpose/driver/driver.h"
 #include "policy/contexts/context.h"
 #include "policy/order/capture.h"
 
@@ -37,18 +36,6 @@ static unsigned row_of(const struct ag_early_launch *launch)
     return (unsigned)((launch->stream * 0x9e3779b97f4a7c15u) >> 32) % N_ROWS;
 }
 
-static bool is_captured(CUstream stream, bool per_thread)
-{
-    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-
-    if (!ag_capture_is_open() || !ag_cu.cuStreamIsCapturing)
-        return false;
-    if (!stream && per_thread)
-        stream = CU_STREAM_PER_THREAD;
-    return ag_cu.cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
-           status != CU_STREAM_CAPTURE_STATUS_NONE;
-}
-
 bool ag_early_must_wait(CUstream stream, bool per_thread, struct ag_early_launch *ret_launch)
 {
     unsigned row;
@@ -63,7 +50,7 @@ bool ag_early_must_wait(CUstream stream, bool per_thread, struct ag_early_launch
                 rows[row].last.fences == ret_launch->fences;
         atomic_flag_clear_explicit(&rows[row].busy, memory_order_release);
     }
-    return !known && !is_captured(stream, per_thread);
+    return !known && !ag_capture_takes(stream, per_thread);
 }
 
 void ag_early_waited(const struct ag_early_launch *launch)

@@ -13,8 +13,6 @@
 #include "policy/order/fence.h"
 #include "policy/order/watch.h"
 
-#define OPENING_NS 1000000000u /* more than the beginning of a capture takes */
-
 bool ag_private_stream_begin_alloc(struct ag_context *context, CUstream *ret_stream)
 {
     if (ag_context_init_resources(context) != CUDA_SUCCESS || !ag_capture_guard_enter())
@@ -77,7 +75,7 @@ static CUresult wait_for_users(struct ag_context *context)
  * no free makes another one due. */
 static bool fence_is_placed(struct ag_context *context)
 {
-    uint64_t until = ag_clock_after(OPENING_NS);
+    uint64_t until = ag_clock_after(AG_CAPTURE_OPENING_NS);
     struct ag_wait wait = {0};
 
     while (ag_watch_is_due(context)) {

@@ -24,8 +24,6 @@
 #define DESTROYED (AG_WATCH_ALL - 1) /* a stream that is gone: nothing more is submitted there */
 #define NO_WORK   (AG_WATCH_ALL - 2) /* where a fence is placed for another reason */
 
-#define OPENING_NS 1000000000u /* more than the beginning of a capture takes */
-
 struct ag_watch_thread ag_watch_stranger;
 _Thread_local struct ag_watch_thread *ag_watch_own = &ag_watch_stranger;
 
@@ -333,7 +331,7 @@ static bool place_soon(uintptr_t stream)
 
         ag_lock_release(&watch.lock);
         if (!until)
-            until = ag_clock_after(OPENING_NS);
+            until = ag_clock_after(AG_CAPTURE_OPENING_NS);
         in_time = ag_wait_pause_until(&wait, until);
         ag_lock_take(&watch.lock);
         if (!in_time)
