@@ -12,6 +12,8 @@
 #include "policy/contexts/green_context.h"
 #include "policy/ipc/ipc.h"
 #include "policy/order/drain.h"
+#include "policy/order/fence.h"
+#include "policy/order/free.h"
 
 /* `caller`: of the hook; most often what allocates next. */
 static CUresult entered(CUresult result, const CUcontext *handle, CUdevice device,
@@ -222,6 +224,7 @@ AG_ENTRY CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)
 
 /* --- green contexts: each holds a reference to the primary context --- */
 
+/* The primary context's NULL stream waits for none of its streams, the default one included. */
 static CUresult green_created(CUresult result, const CUgreenCtx *green, CUdevice device,
                               const void *caller)
 {
@@ -231,7 +234,10 @@ static CUresult green_created(CUresult result, const CUgreenCtx *green, CUdevice
         return result;
     ag_context_primary_retained(primary, device);
     ag_green_created(*green, device);
-    return entered(result, &primary, device, caller);
+    result = entered(result, &primary, device, caller);
+    ag_fence_nonblocking_coming(ag_context_find(primary));
+    ag_free_nonblocking_created(ag_context_find(primary));
+    return result;
 }
 
 AG_ENTRY CUresult cuGreenCtxCreate(CUgreenCtx *green, CUdevResourceDesc descriptor, CUdevice device,

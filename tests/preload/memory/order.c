@@ -60,10 +60,27 @@ static uint32_t host_iteration(CUstream old, uint32_t iteration)
     return wrong;
 }
 
+/* Two streams of a part of the primary context. */
+static void make_green_streams(CUstream *streams)
+{
+    CUdevResource all, part;
+    CUdevResourceDesc description;
+    CUgreenCtx green;
+    unsigned n_groups = 1;
+
+    OK(cuDeviceGetDevResource(0, &all, CU_DEV_RESOURCE_TYPE_SM));
+    OK(cuDevSmResourceSplitByCount(&part, &n_groups, &all, NULL, 0, 8));
+    OK(cuDevResourceGenerateDesc(&description, &part, 1));
+    OK(cuGreenCtxCreate(&green, description, 0, CU_GREEN_CTX_DEFAULT_STREAM));
+    for (int i = 0; i < 2; i++)
+        OK(cuGreenCtxStreamCreate(&streams[i], green, CU_STREAM_NON_BLOCKING, 0));
+}
+
 int main(int argc, char **argv)
 {
     CUstream streams[4] = {NULL, CU_STREAM_LEGACY};
     bool only_blocking = argc > 1 && strcmp(argv[1], "blocking") == 0;
+    bool in_green = argc > 1 && strcmp(argv[1], "green") == 0;
     CUdeviceptr result;
     uint32_t wrong = 0;
 
@@ -73,7 +90,9 @@ int main(int argc, char **argv)
     device_open();
     OK(cuMemAlloc(&result, sizeof(wrong)));
     OK(cuMemsetD32(result, 0, 1));
-    for (int i = 2; i < 4; i++)
+    if (in_green)
+        make_green_streams(streams + 2);
+    for (int i = 2; i < 4 && !in_green; i++)
         OK(cuStreamCreate(&streams[i], only_blocking ? CU_STREAM_DEFAULT : CU_STREAM_NON_BLOCKING));
     for (uint32_t iteration = 0; iteration < ITERATIONS; iteration++)
         iteration_of(streams[rand() % 4], streams[rand() % 4], result, iteration);

@@ -25,6 +25,9 @@ class Order(Case):
     def test_kernels_that_start_early(self):
         self.same([program('preload_order'), 'early'], variants=EVERY, seeds=SEEDS)
 
+    def test_streams_of_a_green_context(self):
+        self.same([program('preload_order'), 'green'], variants=EVERY, seeds=SEEDS)
+
     def test_the_host_sees_what_a_free_waited_for(self):
         for way in ('pinned', 'old-pinned', 'mapped', 'registered', 'old-registered', 'managed'):
             results = self.same([program('preload_barrier'), way], seeds=SEEDS)
