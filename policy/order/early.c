@@ -4,7 +4,7 @@
  * of the same handle: nothing that came before the row was written can be on a newer stream. */
 #include "policy/order/early.h"
 
-#include "policy/contexts/context.h"
+#include "interpose/driver/driver.h"
 #include "policy/order/capture.h"
 
 #define N_ROWS 64u
@@ -18,12 +18,15 @@ static struct {
 
 static _Thread_local char own; /* its address names the thread */
 
-/* Handles of streams are pointers. The legacy stream is one of each context, and the per-thread one
- * is one of each thread and context. */
+/* Handles of streams are pointers. The legacy stream is one of each context, green ones included,
+ * and the per-thread one is one of each thread and context. */
 static struct ag_early_launch name_of(CUstream stream, bool per_thread)
 {
-    struct ag_early_launch launch = {.context = (uintptr_t)ag_context_current()};
+    struct ag_early_launch launch = {0};
+    CUcontext current = NULL;
 
+    (void)ag_cu.cuCtxGetCurrent(&current);
+    launch.context = (uintptr_t)current;
     if (stream == CU_STREAM_PER_THREAD || (!stream && per_thread))
         launch.stream = (uintptr_t)&own;
     else

@@ -335,13 +335,16 @@ struct CUctx_st {
     unsigned n_peers;
     size_t limits[16];
     unsigned cache_config, shared_config;
-    CUcontext part_of; /* of a green context: the primary one, where all of its work is done */
+    CUcontext part_of; /* of a green context: the primary one, where all of its work is done, and
+                          where `legacy` is its default stream */
     CUcontext next;
 };
 
 /* What a handle stands for: itself, or the primary context that it is a part of. */
 CUcontext sim_context_of(CUcontext ctx);
 CUcontext sim_current(void);
+/* The green context that is current, or NULL. */
+CUcontext sim_current_part(void);
 void sim_make_current(CUcontext ctx);
 CUcontext sim_contexts(void); /* first of the list of live ones */
 bool sim_peers_open(CUcontext from, CUcontext to);

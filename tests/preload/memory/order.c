@@ -60,8 +60,8 @@ static uint32_t host_iteration(CUstream old, uint32_t iteration)
     return wrong;
 }
 
-/* Two streams of a part of the primary context. */
-static void make_green_streams(CUstream *streams)
+/* A part of the primary context. */
+static CUgreenCtx make_green(void)
 {
     CUdevResource all, part;
     CUdevResourceDesc description;
@@ -72,8 +72,35 @@ static void make_green_streams(CUstream *streams)
     OK(cuDevSmResourceSplitByCount(&part, &n_groups, &all, NULL, 0, 8));
     OK(cuDevResourceGenerateDesc(&description, &part, 1));
     OK(cuGreenCtxCreate(&green, description, 0, CU_GREEN_CTX_DEFAULT_STREAM));
-    for (int i = 0; i < 2; i++)
-        OK(cuGreenCtxStreamCreate(&streams[i], green, CU_STREAM_NON_BLOCKING, 0));
+    return green;
+}
+
+/* Each context has a default stream of its own: one that waited says nothing of the other. */
+static uint32_t default_streams(void)
+{
+    CUcontext primary, inside;
+    CUdeviceptr first, second, elsewhere;
+    uint32_t wrong = 0;
+
+    OK(cuCtxGetCurrent(&primary));
+    OK(cuCtxFromGreenCtx(&inside, make_green()));
+    OK(cuMemAlloc(&elsewhere, BYTES));
+    for (uint32_t iteration = 0; iteration < ITERATIONS; iteration++) {
+        OK(cuMemAlloc(&first, BYTES));
+        OK(cuCtxSetCurrent(inside));
+        launch_fill(NULL, first, WORDS, 1000 * iteration);
+        OK(cuMemFree(first));
+        OK(cuCtxSetCurrent(primary));
+        launch_fill_early(NULL, elsewhere, WORDS, iteration);
+        OK(cuMemAlloc(&second, BYTES));
+        OK(cuCtxSetCurrent(inside));
+        launch_fill_early(NULL, second, WORDS, 5000 * iteration);
+        OK(cuStreamSynchronize(NULL));
+        OK(cuCtxSetCurrent(primary));
+        wrong += count_wrong(second, WORDS, 5000 * iteration);
+        OK(cuMemFree(second));
+    }
+    return wrong;
 }
 
 int main(int argc, char **argv)
@@ -90,10 +117,13 @@ int main(int argc, char **argv)
     device_open();
     OK(cuMemAlloc(&result, sizeof(wrong)));
     OK(cuMemsetD32(result, 0, 1));
-    if (in_green)
-        make_green_streams(streams + 2);
-    for (int i = 2; i < 4 && !in_green; i++)
-        OK(cuStreamCreate(&streams[i], only_blocking ? CU_STREAM_DEFAULT : CU_STREAM_NON_BLOCKING));
+    for (int i = 2; i < 4; i++) {
+        if (in_green)
+            OK(cuGreenCtxStreamCreate(&streams[i], make_green(), CU_STREAM_NON_BLOCKING, 0));
+        else
+            OK(cuStreamCreate(&streams[i],
+                              only_blocking ? CU_STREAM_DEFAULT : CU_STREAM_NON_BLOCKING));
+    }
     for (uint32_t iteration = 0; iteration < ITERATIONS; iteration++)
         iteration_of(streams[rand() % 4], streams[rand() % 4], result, iteration);
     OK(cuCtxSynchronize());
@@ -103,6 +133,10 @@ int main(int argc, char **argv)
     for (uint32_t iteration = 0; iteration < ITERATIONS; iteration++)
         wrong += host_iteration(streams[rand() % 4], iteration);
     say("wrong words on the host: %u", wrong);
+    if (argc > 1 && strcmp(argv[1], "default-streams") == 0) {
+        sim_start_early();
+        say("wrong words on default streams: %u", default_streams());
+    }
     OK(cuMemFree(result));
     say("violations: %u", sim_violations());
     return 0;

@@ -26,7 +26,8 @@ class Order(Case):
         self.same([program('preload_order'), 'early'], variants=EVERY, seeds=SEEDS)
 
     def test_streams_of_a_green_context(self):
-        self.same([program('preload_order'), 'green'], variants=EVERY, seeds=SEEDS)
+        for way in ('green', 'default-streams'):
+            self.same([program('preload_order'), way], variants=EVERY, seeds=SEEDS)
 
     def test_the_host_sees_what_a_free_waited_for(self):
         for way in ('pinned', 'old-pinned', 'mapped', 'registered', 'old-registered', 'managed'):

@@ -32,6 +32,11 @@ CUcontext sim_context_of(CUcontext ctx)
                                                                                 : ctx;
 }
 
+CUcontext sim_current_part(void)
+{
+    return sim_context_of(top()) != top() ? top() : NULL;
+}
+
 CUcontext sim_current(void)
 {
     return sim_context_of(top());

@@ -1,8 +1,7 @@
 /* green_context.c: green contexts: parts of a device's primary context under handles of their own.
  *
- * What is done inside one is done in the primary context; the handle only leads there. So work
- * inside is ordered with the primary's as if there were no green context, which is more than CUDA
- * says. */
+ * What is done inside one is done in the primary context; the handle only leads there. But it has
+ * a default stream of its own, which waits for no other. */
 #include "tests/sim/sim_internal.h"
 
 #include <string.h>
@@ -123,6 +122,7 @@ CUresult cuGreenCtxCreate(CUgreenCtx *ret_green, CUdevResourceDesc desc, CUdevic
     green->inside->device = green->device = device;
     green->inside->primary = green->inside->alive = true; /* no cuCtxDestroy for it */
     green->inside->part_of = primary;
+    green->inside->legacy = sim_stream_new(primary, SIM_STREAM_USER, CU_STREAM_NON_BLOCKING, 0);
     green->n_multiprocessors = desc->n_multiprocessors;
     green->next = all;
     all = green;
@@ -136,6 +136,7 @@ CUresult cuGreenCtxDestroy(CUgreenCtx green)
     if (!green_ok(green))
         return CUDA_ERROR_INVALID_CONTEXT;
     green->inside->alive = false;
+    sim_stream_delete(green->inside->legacy);
     return sim_primary_release(green->device);
 }
 

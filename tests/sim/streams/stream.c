@@ -101,8 +101,10 @@ static CUstream per_thread(CUcontext ctx)
 
 CUresult sim_stream_find(CUcontext ctx, CUstream handle, CUstream *ret_stream)
 {
+    CUcontext part = sim_current_part();
+
     if (!handle || handle == CU_STREAM_LEGACY)
-        *ret_stream = ctx->legacy;
+        *ret_stream = part && part->part_of == ctx ? part->legacy : ctx->legacy;
     else if (handle == CU_STREAM_PER_THREAD)
         *ret_stream = per_thread(ctx);
     else if (sim_handle_is(handle, SIM_STREAM))
