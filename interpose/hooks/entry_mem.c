@@ -1,12 +1,15 @@
 /* Hooks of memory: allocation, free, and the questions about it. */
 #include "graph/record/copies.h"
+#include "graph/replayer.h"
 #include "interpose/api/api.h"
 #include "interpose/driver/driver.h"
 #include "interpose/hooks/entry.h"
 #include "interpose/hooks/entry_waits.h"
 #include "policy/alloc.h"
 #include "policy/answers.h"
+#include "policy/contexts/context.h"
 #include "policy/held.h"
+#include "policy/ledger.h"
 #include "policy/order/drain.h"
 
 AG_ENTRY CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
@@ -51,11 +54,22 @@ static __attribute__((noinline)) CUresult free_told(CUdeviceptr dptr, const void
     return result;
 }
 
+/* A free waits for the context that has the memory, whichever is current. So what is withheld there
+ * is submitted, however long that takes: before, it was only tried for a while. */
+static inline void flush_owner(CUdeviceptr dptr)
+{
+    struct ag_block_seen block;
+
+    if (AG_UNLIKELY(ag_replay_holds()) && ag_context_count() > 1 && ag_ledger_look(dptr, &block))
+        ag_replay_flush_context(block.context, AG_FLUSH_DEVICE);
+}
+
 AG_ENTRY CUresult cuMemFree_v2(CUdeviceptr dptr)
 {
     const void *caller = __builtin_return_address(0);
 
     AG_ENTER(cuMemFree_v2, dptr);
+    flush_owner(dptr);
     if (AG_UNLIKELY(ag_holders_any(AG_HOLDERS_OF_MEMORY | AG_HOLDERS_OF_WAITS) || ag_api_owns()))
         return ag_entry_leave(free_told(dptr, caller));
     return ag_entry_leave(ag_free(dptr, caller));

@@ -1211,6 +1211,27 @@ static void beside_a_full_queue(void)
     }
 }
 
+/* Memory is freed while a context is current that it is not of, and somebody else has it next. */
+static void freed_from_elsewhere(void)
+{
+    CUcontext other;
+    pthread_t thread;
+
+    is_of_program = true;
+    shared_stream = new_stream(CU_STREAM_NON_BLOCKING);
+    OK(cuCtxGetCurrent(&shared_context));
+    OK(pthread_create(&thread, NULL, iterations_on_shared, NULL));
+    OK(pthread_join(thread, NULL));
+    OK(cuCtxCreate(&other, NULL, 0, 0));
+    sim_inside("cuGraphLaunch", false, hold_up);
+    OK(pthread_create(&thread, NULL, begin_iteration, NULL));
+    OK(pthread_join(thread, NULL));
+    OK(cuMemFree(state));
+    OK(cuCtxSetCurrent(shared_context));
+    state = new_state();
+    tell("of its next owner");
+}
+
 /* ---- the end ---- */
 
 static void *leave(void *how)
@@ -1373,6 +1394,7 @@ static const struct {
     {"handed-over", handed_over},
     {"handed-over-by-legacy", handed_over_by_legacy},
     {"full-queue", beside_a_full_queue},
+    {"freed-elsewhere", freed_from_elsewhere},
     {"inside", with_green_context_current},
     {"between", between_devices_legacy},
     {"between-blocking", between_devices_blocking},

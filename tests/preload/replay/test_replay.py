@@ -191,6 +191,10 @@ class Replay(Case):
         for _, result in self.part('full-queue', variants=[EAGER]):
             self.assertGreater(self.replayed(result)['watchdog_releases'], 0)
 
+    def test_memory_freed_while_another_context_is_current(self):
+        for _, result in self.part('freed-elsewhere', variants=[EAGER, dict(EAGER, ALLOGRAFT_POLICY='pool')]):
+            self.assertGreater(self.replayed(result)['watchdog_releases'], 0)
+
     def test_a_capture_beside_launches(self):
         for sched in ('adversarial', 'thread'):
             self.part('beside', variants=[HELD, HURRIED, FEW], settings={'SIM_SCHED': sched})
