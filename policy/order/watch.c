@@ -17,6 +17,7 @@
 #include "interpose/report/stats.h"
 #include "policy/contexts/context.h"
 #include "policy/order/capture.h"
+#include "policy/order/early.h"
 #include "policy/order/fence.h"
 
 #define NONE      AG_WATCH_NONE
@@ -414,6 +415,9 @@ static enum ag_watch_free make_due(struct ag_context *context)
     atomic_store_explicit(&ag_watch_state.owner, context, memory_order_relaxed);
     atomic_store_explicit(&ag_watch_state.due, true, memory_order_seq_cst);
     close_all();
+    /* Once nobody passes, and before another thread can place it: the next free may need nothing
+     * then, and counts nothing. */
+    ag_early_fenced();
     return AG_WATCH_DUE;
 }
 

@@ -1,5 +1,9 @@
 /* Memory is freed while a kernel on some stream still writes it: the next owner's bytes stay. */
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "tests/common/device.h"
 #include "tests/common/say.h"
@@ -103,6 +107,61 @@ static uint32_t default_streams(void)
     return wrong;
 }
 
+static struct {
+    pthread_t thread;
+    CUdeviceptr block;
+    atomic_bool is_on_the_way, may_end;
+} freeing;
+
+static void wait_inside(void)
+{
+    if (!pthread_equal(pthread_self(), freeing.thread) || atomic_load(&freeing.is_on_the_way))
+        return;
+    atomic_store(&freeing.is_on_the_way, true);
+    while (!atomic_load(&freeing.may_end))
+        (void)usleep(100);
+}
+
+static void *free_block(void *unused)
+{
+    freeing.thread = pthread_self();
+    OK(cuMemFree(freeing.block));
+    atomic_store(&freeing.is_on_the_way, true); /* without the library it asks for no stream */
+    return unused;
+}
+
+/* One thread is in the middle of a free, as another one begins a capture, and frees, too. */
+static uint32_t two_free(CUstream stream, CUstream captured, uint32_t iteration)
+{
+    CUdeviceptr first, second;
+    CUgraph graph;
+    pthread_t thread;
+    uint32_t wrong;
+
+    OK(cuMemAlloc(&freeing.block, BYTES / 2));
+    OK(cuMemAlloc(&first, BYTES));
+    OK(cuMemFree(first));
+    OK(cuMemAlloc(&first, BYTES));
+    launch_fill_early(stream, first, WORDS, iteration);
+    launch_fill(stream, first, WORDS, 1000 * iteration);
+    atomic_store(&freeing.is_on_the_way, false);
+    atomic_store(&freeing.may_end, false);
+    OK(pthread_create(&thread, NULL, free_block, NULL));
+    while (!atomic_load(&freeing.is_on_the_way))
+        (void)usleep(100);
+    OK(cuStreamBeginCapture(captured, CU_STREAM_CAPTURE_MODE_RELAXED));
+    OK(cuStreamEndCapture(captured, &graph));
+    OK(cuMemFree(first));
+    OK(cuMemAlloc(&second, BYTES));
+    launch_fill_early(stream, second, WORDS, 5000 * iteration);
+    atomic_store(&freeing.may_end, true);
+    OK(pthread_join(thread, NULL));
+    OK(cuStreamSynchronize(stream));
+    wrong = count_wrong(second, WORDS, 5000 * iteration);
+    OK(cuMemFree(second));
+    return wrong;
+}
+
 int main(int argc, char **argv)
 {
     CUstream streams[4] = {NULL, CU_STREAM_LEGACY};
@@ -136,6 +195,14 @@ int main(int argc, char **argv)
     if (argc > 1 && strcmp(argv[1], "default-streams") == 0) {
         sim_start_early();
         say("wrong words on default streams: %u", default_streams());
+    }
+    if (argc > 1 && strcmp(argv[1], "two-free") == 0) {
+        sim_start_early();
+        sim_inside("cuStreamIsCapturing", false, wait_inside);
+        wrong = 0;
+        for (uint32_t iteration = 0; iteration < ITERATIONS; iteration++)
+            wrong += two_free(streams[2], streams[3], iteration);
+        say("wrong words of two threads: %u", wrong);
     }
     OK(cuMemFree(result));
     say("violations: %u", sim_violations());

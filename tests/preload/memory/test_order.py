@@ -23,7 +23,8 @@ class Order(Case):
         self.same([program('preload_order'), 'blocking'], variants=EVERY, seeds=SEEDS)
 
     def test_kernels_that_start_early(self):
-        self.same([program('preload_order'), 'early'], variants=EVERY, seeds=SEEDS)
+        for way in ('early', 'two-free'):
+            self.same([program('preload_order'), way], variants=EVERY, seeds=SEEDS)
 
     def test_streams_of_a_green_context(self):
         for way in ('green', 'default-streams'):

@@ -22,6 +22,7 @@
 struct ag_driver ag_cu;
 _Atomic unsigned ag_captures_open;
 struct ag_capture_guard ag_capture_guard[AG_SLOTS];
+_Atomic uint64_t ag_early_fences;
 
 static struct ag_context context;
 static char calls[4096];
