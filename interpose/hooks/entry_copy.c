@@ -37,13 +37,19 @@ SHAPED(cuMemcpy2DAsync_v2_ptsz, true, ag_copies_rectangle, CUDA_MEMCPY2D)
 SHAPED(cuMemcpy3DAsync_v2, false, ag_copies_box, CUDA_MEMCPY3D)
 SHAPED(cuMemcpy3DAsync_v2_ptsz, true, ag_copies_box, CUDA_MEMCPY3D)
 
+/* Of the host, or of the current context? */
+static bool is_here(CUdeviceptr address)
+{
+    return ag_copies_memory(address, 1) != AG_MEMORY_UNKNOWN;
+}
+
 /* A copy without a stream between two devices comes behind what was submitted to both, whichever of
- * them is current. `known`: an address that it names, if all others are the host's; or 0. */
-static void flush_for_copy(bool all_of_context, CUdeviceptr known)
+ * them is current. `one`, `other`: its addresses, but for those that are the host's; or 0. */
+static void flush_for_copy(bool all_of_context, CUdeviceptr one, CUdeviceptr other)
 {
     if (!ag_replay_holds())
         return;
-    if (ag_context_count() > 1 && (!known || ag_copies_memory(known, 1) != AG_MEMORY_DEVICE)) {
+    if (ag_context_count() > 1 && !(is_here(one) && (other == one || is_here(other)))) {
         ag_replay_flush_all(AG_FLUSH_COPY);
     } else if (all_of_context) {
         ag_replay_flush_context(NULL, AG_FLUSH_COPY);
@@ -60,7 +66,7 @@ static void flush_for_copy(bool all_of_context, CUdeviceptr known)
             struct ag_stream *state = ag_replay_enter(NULL, per_thread);                          \
             if (state && ag_copies_line(state, AG_COPY_BLOCKING, to, from, bytes))                \
                 return ag_entry_leave(CUDA_SUCCESS);                                              \
-            flush_for_copy(false, 0);                                                             \
+            flush_for_copy(false, to, from);                                                      \
             return ag_entry_leave(ag_entry_submitted(state, ag_cu.symbol(to, from, bytes)));      \
         },                                                                                        \
         to, from, bytes)
@@ -70,25 +76,27 @@ WITHIN(cuMemcpyDtoD_v2_ptds, true)
 
 /* --- the host waits --- */
 
-#define BLOCKS(symbol, per_thread, known, parameters, ...)                                 \
-    AG_WAITS_FOR_WORK(AG_WAIT_COPY, symbol, NULL, per_thread, flush_for_copy(true, known), \
+#define BLOCKS(symbol, per_thread, one, other, parameters, ...)                                 \
+    AG_WAITS_FOR_WORK(AG_WAIT_COPY, symbol, NULL, per_thread, flush_for_copy(true, one, other), \
                       parameters, __VA_ARGS__)
 
-BLOCKS(cuMemcpyHtoD_v2, false, to, (CUdeviceptr to, const void *from, size_t bytes), to, from,
+BLOCKS(cuMemcpyHtoD_v2, false, to, to, (CUdeviceptr to, const void *from, size_t bytes), to, from,
        bytes)
-BLOCKS(cuMemcpyHtoD_v2_ptds, true, to, (CUdeviceptr to, const void *from, size_t bytes), to, from,
+BLOCKS(cuMemcpyHtoD_v2_ptds, true, to, to, (CUdeviceptr to, const void *from, size_t bytes), to,
+       from, bytes)
+BLOCKS(cuMemcpyDtoH_v2, false, from, from, (void *to, CUdeviceptr from, size_t bytes), to, from,
        bytes)
-BLOCKS(cuMemcpyDtoH_v2, false, from, (void *to, CUdeviceptr from, size_t bytes), to, from, bytes)
-BLOCKS(cuMemcpyDtoH_v2_ptds, true, from, (void *to, CUdeviceptr from, size_t bytes), to, from,
+BLOCKS(cuMemcpyDtoH_v2_ptds, true, from, from, (void *to, CUdeviceptr from, size_t bytes), to, from,
        bytes)
-BLOCKS(cuMemcpy, false, 0, (CUdeviceptr to, CUdeviceptr from, size_t bytes), to, from, bytes)
-BLOCKS(cuMemcpy_ptds, true, 0, (CUdeviceptr to, CUdeviceptr from, size_t bytes), to, from, bytes)
-BLOCKS(cuMemcpy2D_v2, false, 0, (const CUDA_MEMCPY2D *copy), copy)
-BLOCKS(cuMemcpy2D_v2_ptds, true, 0, (const CUDA_MEMCPY2D *copy), copy)
-BLOCKS(cuMemcpy2DUnaligned_v2, false, 0, (const CUDA_MEMCPY2D *copy), copy)
-BLOCKS(cuMemcpy2DUnaligned_v2_ptds, true, 0, (const CUDA_MEMCPY2D *copy), copy)
-BLOCKS(cuMemcpy3D_v2, false, 0, (const CUDA_MEMCPY3D *copy), copy)
-BLOCKS(cuMemcpy3D_v2_ptds, true, 0, (const CUDA_MEMCPY3D *copy), copy)
+BLOCKS(cuMemcpy, false, to, from, (CUdeviceptr to, CUdeviceptr from, size_t bytes), to, from, bytes)
+BLOCKS(cuMemcpy_ptds, true, to, from, (CUdeviceptr to, CUdeviceptr from, size_t bytes), to, from,
+       bytes)
+BLOCKS(cuMemcpy2D_v2, false, 0, 0, (const CUDA_MEMCPY2D *copy), copy)
+BLOCKS(cuMemcpy2D_v2_ptds, true, 0, 0, (const CUDA_MEMCPY2D *copy), copy)
+BLOCKS(cuMemcpy2DUnaligned_v2, false, 0, 0, (const CUDA_MEMCPY2D *copy), copy)
+BLOCKS(cuMemcpy2DUnaligned_v2_ptds, true, 0, 0, (const CUDA_MEMCPY2D *copy), copy)
+BLOCKS(cuMemcpy3D_v2, false, 0, 0, (const CUDA_MEMCPY3D *copy), copy)
+BLOCKS(cuMemcpy3D_v2_ptds, true, 0, 0, (const CUDA_MEMCPY3D *copy), copy)
 
 /* Ordered behind the work of two contexts. */
 #define BETWEEN(symbol, parameters, ...)                         \

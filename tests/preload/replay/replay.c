@@ -1211,6 +1211,42 @@ static void beside_a_full_queue(void)
     }
 }
 
+/* Copies within another context, which order nothing there. */
+static void copies_beside_a_full_queue(void)
+{
+    CUdeviceptr there[2];
+    CUcontext other;
+    pthread_t thread;
+    uint32_t word = 7;
+
+    is_of_program = true;
+    shared_stream = new_stream(CU_STREAM_DEFAULT);
+    OK(cuCtxGetCurrent(&shared_context));
+    OK(pthread_create(&thread, NULL, iterations_on_shared, NULL));
+    OK(pthread_join(thread, NULL));
+    OK(cuCtxCreate(&other, NULL, 0, 0));
+    there[0] = new_state();
+    there[1] = new_state();
+    sim_inside("cuGraphLaunch", false, hold_up_until);
+    for (unsigned call = 0; call < 3; call++) {
+        atomic_store(&is_let_go, false);
+        OK(pthread_create(&thread, NULL, begin_iteration, (void *)(uintptr_t)call));
+        OK(pthread_join(thread, NULL));
+        OK(cuCtxSetCurrent(other));
+        if (call == 0)
+            OK(cuMemcpyDtoD(there[0], there[1], 64));
+        else if (call == 1)
+            OK(cuMemcpy(there[0], there[1], 64));
+        else
+            OK(cuMemcpy(there[1], (CUdeviceptr)(uintptr_t)&word, sizeof(word)));
+        atomic_store(&is_let_go, true);
+        OK(cuCtxSetCurrent(shared_context));
+        OK(cuStreamSynchronize(shared_stream));
+        say("copy %u: %s", call, atomic_load(&was_late) ? "late" : "in time");
+        tell("beside it");
+    }
+}
+
 /* Memory is freed while a context is current that it is not of, and somebody else has it next. */
 static void freed_from_elsewhere(void)
 {
@@ -1394,6 +1430,7 @@ static const struct {
     {"handed-over", handed_over},
     {"handed-over-by-legacy", handed_over_by_legacy},
     {"full-queue", beside_a_full_queue},
+    {"full-queue-copies", copies_beside_a_full_queue},
     {"freed-elsewhere", freed_from_elsewhere},
     {"inside", with_green_context_current},
     {"between", between_devices_legacy},

@@ -188,8 +188,9 @@ class Replay(Case):
                 self.assertGreater(self.replayed(result)['watchdog_releases'], 0)
 
     def test_calls_beside_a_full_queue(self):
-        for _, result in self.part('full-queue', variants=[EAGER]):
-            self.assertGreater(self.replayed(result)['watchdog_releases'], 0)
+        for part in ('full-queue', 'full-queue-copies'):
+            for _, result in self.part(part, variants=[EAGER]):
+                self.assertGreater(self.replayed(result)['watchdog_releases'], 0)
 
     def test_memory_freed_while_another_context_is_current(self):
         for _, result in self.part('freed-elsewhere', variants=[EAGER, dict(EAGER, ALLOGRAFT_POLICY='pool')]):
