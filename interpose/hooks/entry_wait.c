@@ -2,6 +2,7 @@
  * recorded behind it or the host waits for it. These calls are never withheld themselves. */
 #include "interpose/hooks/entry_replay.h"
 #include "interpose/hooks/entry_retry.h"
+#include "policy/contexts/context.h"
 
 /* Of its stream alone; what the legacy stream means for it is the replayer's business. */
 #define MARKS(symbol, per_thread, parameters, ...)                                          \
@@ -80,8 +81,20 @@ AG_WAITS(cuStreamSynchronize_ptsz, flush_for_wait(stream, true), (CUstream strea
 AG_WAITS(cuEventSynchronize, ag_replay_flush_thread(AG_FLUSH_DEVICE), (CUevent event), event)
 AG_WAITS(cuCtxSynchronize, ag_replay_flush_context(NULL, AG_FLUSH_DEVICE), (void), )
 
-/* It names the context, which need not be the current one. */
-AG_WAITS(cuCtxSynchronize_v2, ag_replay_flush_all(AG_FLUSH_DEVICE), (CUcontext context), context)
+/* It names the context, which need not be the current one, and may be a green one. */
+static void flush_for_context(CUcontext handle)
+{
+    struct ag_context *context = ag_replay_holds() ? ag_context_find(handle) : NULL;
+
+    if (!context) {
+        ag_replay_flush_all(AG_FLUSH_DEVICE);
+        return;
+    }
+    ag_replay_flush_context(context, AG_FLUSH_DEVICE);
+    ag_replay_flush_thread(AG_FLUSH_DEVICE);
+}
+
+AG_WAITS(cuCtxSynchronize_v2, flush_for_context(context), (CUcontext context), context)
 
 #define FREES(symbol, parameters, ...)                                                          \
     AG_WAITS_FOR_WORK(AG_WAIT_FREE, symbol, AG_SOMEWHERE, true, ag_entry_before(AG_FLUSH_FREE), \

@@ -1192,13 +1192,15 @@ static void beside_a_full_queue(void)
     there[0] = new_state();
     there[1] = new_state();
     sim_inside("cuGraphLaunch", false, hold_up_until);
-    for (unsigned call = 0; call < 3; call++) {
+    for (unsigned call = 0; call < 4; call++) {
         atomic_store(&is_let_go, false);
         OK(pthread_create(&thread, NULL, begin_iteration, (void *)(uintptr_t)call));
         OK(pthread_join(thread, NULL));
-        OK(cuCtxSetCurrent(call == 2 ? shared_context : other));
+        OK(cuCtxSetCurrent(call >= 2 ? shared_context : other));
         if (call == 0)
             OK(cuMemFree(there[0]));
+        else if (call == 3)
+            OK(cuCtxSynchronize_v2(other));
         else if (call == 1)
             OK(cuMemcpyHtoD(there[1], &call, sizeof(call)));
         else
