@@ -2,6 +2,8 @@
 
 import json
 import os
+import shutil
+import tempfile
 import unittest
 
 import command
@@ -147,6 +149,16 @@ class SelfTest(DoctorTest):
 
     def test_settings_do_not_disturb_it(self):
         self.examine(ALLOGRAFT_DISABLE="1", ALLOGRAFT_RULES="size>=1:native", ALLOGRAFT_GRAPH="all")
+
+
+class Library(DoctorTest):
+    def test_in_a_place_ld_preload_cannot_name(self):
+        with tempfile.TemporaryDirectory(prefix="with space") as folder:
+            there = shutil.copy(paths.library, os.path.join(folder, "liballograft.so"))
+            findings, whole = self.examine(status=1, ALLOGRAFT_LIBRARY=there)
+        self.assertEqual(findings["library", "found"], "fail")
+        self.assertIn("LD_PRELOAD cannot name", whole["findings"][0]["text"])
+        self.assertFalse([section for section, _ in findings if section == "self-test"])
 
 
 class Words(DoctorTest):

@@ -43,6 +43,10 @@ static void look_at_library(struct findings *findings)
         findings_add(findings, VERDICT_FAIL, "library", "found", "liballograft.so was not found");
         return;
     }
+    if (!preload_can_name(path)) {
+        findings_add(findings, VERDICT_FAIL, "library", "found", "%s: " PRELOAD_CANNOT_NAME, path);
+        return;
+    }
     handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (handle)
         findings_add(findings, VERDICT_GOOD, "library", "found", "%s", path);

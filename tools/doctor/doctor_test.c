@@ -264,7 +264,7 @@ void doctor_self_test(struct findings *findings)
                      "a small program fails natively: %s", native.how);
         return;
     }
-    if (locate_library(library, sizeof(library)) != STATUS_OK)
+    if (locate_library(library, sizeof(library)) != STATUS_OK || !preload_can_name(library))
         return; /* doctor_machine() has said so */
     for (size_t p = 0; p < 2; p++) {
         for (size_t d = 0; d < 2; d++)

@@ -32,6 +32,14 @@ void settings_point_at(const char *text, size_t column);
  * listing on stderr where it was looked for; `path` is then untouched. */
 int locate_library(char *path, size_t path_size);
 
+/* Can LD_PRELOAD name the library at this path? It separates its paths by colons and by spaces. */
+bool preload_can_name(const char *library);
+/* What to say where it cannot. */
+#define PRELOAD_CANNOT_NAME                                                                     \
+    "LD_PRELOAD cannot name a path with a colon or a space in it; move the library, or make a " \
+    "symbolic link to its folder and name the library through that by ALLOGRAFT_LIBRARY"
+/* STATUS_OK where it can, or STATUS_FAILED after a line on stderr. */
+int preload_check(const char *library);
 /* Puts the library in front of what LD_PRELOAD names already, once. STATUS_OK, or STATUS_FAILED
  * after a line on stderr. */
 int preload_library(const char *library);

@@ -26,6 +26,18 @@ static const char *const beside_command[] = {
 
 #define N_BESIDE (sizeof(beside_command) / sizeof(beside_command[0]))
 
+/* The candidate's own name as an absolute path, links in it unresolved. */
+static int absolute_as_named(const char *candidate, char *path, size_t path_size)
+{
+    char folder[PATH_MAX] = "";
+    int length;
+
+    if (*candidate != '/' && !getcwd(folder, sizeof(folder)))
+        return -errno;
+    length = snprintf(path, path_size, "%s%s%s", folder, *folder ? "/" : "", candidate);
+    return (size_t)length < path_size ? 0 : -ENAMETOOLONG;
+}
+
 static int absolute_if_readable(const char *candidate, char *path, size_t path_size)
 {
     char *real;
@@ -60,6 +72,9 @@ static int locate_named(const char *named, char *path, size_t path_size)
 {
     int error = absolute_if_readable(named, path, path_size);
 
+    /* A link may be there because LD_PRELOAD cannot name what it leads to. */
+    if (!error && !preload_can_name(path) && preload_can_name(named))
+        error = absolute_as_named(named, path, path_size);
     if (!error)
         return STATUS_OK;
     command_complain("ALLOGRAFT_LIBRARY=%s: %s", named, strerror(-error));

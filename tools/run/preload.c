@@ -6,6 +6,19 @@
 #include <stdlib.h>
 #include <string.h>
 
+bool preload_can_name(const char *library)
+{
+    return !strpbrk(library, ": ");
+}
+
+int preload_check(const char *library)
+{
+    if (preload_can_name(library))
+        return STATUS_OK;
+    command_complain("%s: " PRELOAD_CANNOT_NAME, library);
+    return STATUS_FAILED;
+}
+
 int preload_library(const char *library)
 {
     const char *old = getenv("LD_PRELOAD");
@@ -13,12 +26,8 @@ int preload_library(const char *library)
     char *joined;
     int failed;
 
-    if (strpbrk(library, ": ")) {
-        command_complain("%s: LD_PRELOAD cannot name a path with a colon or a space in it; move "
-                         "the library, or name it through a symbolic link to its folder",
-                         library);
+    if (preload_check(library) != STATUS_OK)
         return STATUS_FAILED;
-    }
     if (!old || !*old)
         return setenv("LD_PRELOAD", library, 1) ? STATUS_FAILED : STATUS_OK;
     if (!strncmp(old, library, length) && (!old[length] || strchr(": ", old[length])))

@@ -606,7 +606,8 @@ int command_tune(const struct command_line *line)
         return status;
     if (settings_check_environment())
         return STATUS_USAGE;
-    if (locate_library(library, sizeof(library)) != STATUS_OK || check_outputs() != STATUS_OK)
+    if (locate_library(library, sizeof(library)) != STATUS_OK ||
+        preload_check(library) != STATUS_OK || check_outputs() != STATUS_OK)
         return STATUS_FAILED;
     if (options.simulate && simulate_driver(library, driver, sizeof(driver)) != STATUS_OK)
         return STATUS_FAILED;
