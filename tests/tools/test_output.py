@@ -242,6 +242,11 @@ class Whole(OutputTest):
 
     def test_full_device(self):
         self.assert_refused(self.perfetto("/dev/full"), "/dev/full: No space left on device", status=1)
+        if not self.has_json:
+            self.skipTest("the command was built without jansson")
+        # A page is written at once, and what a device does not take of it is forgotten.
+        result = allograft("report", "--html", "/dev/full", self.write("native.json", SAMPLE))
+        self.assert_refused(result, "report: --html /dev/full: No space left on device", status=1)
 
     def interrupted(self, end, trace, out):
         """The status of a command that gets the signal while its file beside is there, also where the tests run under

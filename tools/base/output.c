@@ -387,6 +387,7 @@ static int open_in_place(struct output *output)
 int output_open(struct output *output)
 {
     output->file = NULL;
+    output->error = 0;
     *output->beside = '\0';
     if (output_check(output))
         return STATUS_FAILED;
@@ -400,7 +401,9 @@ static int finish(struct output *output)
     int error;
 
     errno = 0;
-    error = fflush(file) || ferror(file) ? errno ? errno : EIO : 0;
+    error = fflush(file) || ferror(file) ? errno : 0;
+    if (!error && ferror(file))
+        error = output->error ? output->error : EIO;
     if (!error && *output->beside && fsync(fileno(file)) && errno != EINVAL)
         error = errno;
     if (file != stdout && fclose(file) && !error)
@@ -433,6 +436,9 @@ int output_write(struct output *output, const char *data, size_t length)
 {
     if (output_open(output))
         return STATUS_FAILED;
-    (void)fwrite(data, 1, length, output->file); /* output_close() checks for errors */
+    errno = 0;
+    /* What could not be written is forgotten, so that fflush() finds no fault any more. */
+    if (fwrite(data, 1, length, output->file) < length)
+        output->error = errno;
     return output_close(output, true);
 }

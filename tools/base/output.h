@@ -27,6 +27,7 @@ struct output {
     FILE *file;     /* from output_open() to output_close() */
     bool in_place;  /* written directly: a device, a pipe, or an open descriptor */
     int descriptor; /* the open descriptor that the path names, or -1 */
+    int error;      /* of what was written so far, where that is known; 0 */
     /* Where symbolic links at the path lead, and the temporary file beside it. */
     char target[PATH_MAX], beside[PATH_MAX];
 };
