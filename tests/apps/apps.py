@@ -202,15 +202,15 @@ def show(rows, n_loose):
 
 def parsed():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("recipe", nargs="?")
-    parser.add_argument("checkout", nargs="?")
+    parser.add_argument("recipe", nargs="?", help="a name of --list, or NAME/PROGRAM of a collection")
+    parser.add_argument("checkout", nargs="?", help="the folder of its sources")
     parser.add_argument("--list", action="store_true", help="what there is")
     parser.add_argument("--library", help="liballograft.so")
     parser.add_argument("--ways", default=",".join(WAYS), help="of " + ", ".join(WAYS))
     parser.add_argument("--runs", type=int, default=7, help="in turns")
     parser.add_argument("--least", type=float, default=0.99, help="as fast as natively, at least, under `default`")
-    parser.add_argument("--arch", default="sm_90")
-    parser.add_argument("--no-build", action="store_true")
+    parser.add_argument("--arch", default="sm_90", help="what nvcc compiles for (default sm_90)")
+    parser.add_argument("--no-build", action="store_true", help="run what is built already")
     parser.add_argument("--timeout", type=float, default=600, help="seconds for one run")
     parser.add_argument("--out", help="the rows, as JSON")
     options = parser.parse_args()
@@ -224,9 +224,16 @@ def parsed():
         parser.error("a recipe, a checkout and --library are needed")
     if options.runs < 1:
         parser.error(f"--runs must be 1 or more, not {options.runs}")
+    if options.timeout <= 0:
+        parser.error(f"--timeout must be above 0, not {options.timeout:g}")
     for path in (options.checkout, options.library):
         if not os.path.exists(path):
             parser.error(f"there is no {path}")
+    if options.out:  # before hours are spent on what it is to hold
+        try:
+            open(options.out, "a", encoding="utf-8").close()
+        except OSError as error:
+            parser.error(f"--out {options.out}: {error.strerror}")
     return options
 
 
@@ -242,7 +249,7 @@ def main():
             build(recipe, options.checkout)
         recipe["command"] = command_of(recipe)
         runs = measure(recipe, options)
-    except (Unusable, subprocess.TimeoutExpired) as trouble:
+    except (Unusable, OSError, subprocess.TimeoutExpired) as trouble:  # OSError: it was never built
         print(f"{options.recipe}: {trouble}", file=sys.stderr)
         return 3
     rows, n_loose = summary(runs)

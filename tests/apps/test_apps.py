@@ -93,11 +93,15 @@ class Apps(unittest.TestCase):
     def test_bad_words(self):
         for words, name, said in (((), "other", "no recipe is named other; there are tiny"), (("--runs", "0"), "tiny", "--runs"),
                                   (("--ways", "mine"), "tiny", "--ways=mine; there are default"),
-                                  (("--library", "/no"), "tiny", "there is no /no")):
+                                  (("--library", "/no"), "tiny", "there is no /no"),
+                                  (("--timeout", "-1"), "tiny", "--timeout must be above 0, not -1"),
+                                  (("--out", self.folder), "tiny", f"--out {self.folder}: Is a directory")):
             with self.subTest(words=words):
                 status, _, err = self.run_on("", *words, name=name)
                 self.assertEqual(status, 2, err)
                 self.assertIn(said, err)
+        status, out, err = self.run_on("", "--no-build", run="./never-built")
+        self.assertEqual((status, out, "never-built" in err, len(err.splitlines())), (3, "", True, 1), err)
         self.assertIn("tiny needs a program", self.run_on("", name="tiny", run="./{program}")[2])
 
     def test_recipes(self):

@@ -144,10 +144,11 @@ def machine():
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--bench", required=True)
-    parser.add_argument("--library", required=True)
-    parser.add_argument("--trace", action="append", default=[])
-    parser.add_argument("--iterations", type=int, default=5)
+    parser.add_argument("--bench", required=True, metavar="PROGRAM", help="what build.sh makes")
+    parser.add_argument("--library", required=True, help="liballograft.so")
+    parser.add_argument("--trace", action="append", default=[], metavar="FILE",
+                        help="an allocation trace (`allograft trace --csv rmm`), plain or .xz; may be repeated")
+    parser.add_argument("--iterations", type=int, default=5, help="how often every row is run (default 5)")
     parser.add_argument("--timeout", type=float, default=300, help="seconds for one process")
     parser.add_argument("--quick", action="store_true", help="few rows, for a look")
     parser.add_argument("--only-traces", action="store_true", help="the traces, and none of the other rows")
@@ -157,9 +158,16 @@ def main():
         parser.error(f"--iterations must be 1 or more, not {options.iterations}")
     if options.only_traces and not options.trace:
         parser.error("--only-traces needs a --trace")
+    if options.timeout <= 0:
+        parser.error(f"--timeout must be above 0, not {options.timeout:g}")
     for path in [options.bench, options.library, *options.trace]:
         if not os.path.exists(path):
             parser.error(f"there is no {path}")
+    if options.out:  # before hours are spent on what it is to hold
+        try:
+            open(options.out, "a", encoding="utf-8").close()
+        except OSError as error:
+            parser.error(f"--out {options.out}: {error.strerror}")
     with tempfile.TemporaryDirectory() as folder:
         try:
             for i, path in enumerate(options.trace):

@@ -123,6 +123,18 @@ class Bench(unittest.TestCase):
                 self.assertEqual((done.returncode, len(done.stderr.splitlines()) <= 2), (2, True), done.stderr)
                 self.assertIn(said, done.stderr)
 
+    def test_bad_options(self):
+        words = [sys.executable, os.path.join(HERE, "run.py"), "--bench", BENCH, "--library", LIBRARY, "--quick"]
+        for more, said in ((["--out", self.folder + "/no/out.json"], "out.json: No such file or directory"),
+                           (["--out", self.folder], f"--out {self.folder}: Is a directory"),
+                           (["--timeout", "0"], "--timeout must be above 0, not 0"),
+                           (["--iterations", "0"], "--iterations must be 1 or more, not 0")):
+            with self.subTest(more=more):
+                done = subprocess.run([*words, *more], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=300,
+                                      check=False)
+                self.assertEqual((done.returncode, done.stdout), (2, ""))
+                self.assertTrue(done.stderr.endswith(said + "\n"), done.stderr)
+
     def test_blocks_of_two_streams_are_not_checked(self):
         path = self.file("two.csv", HEADER + "1,2,allocate,0x1,10,0x0\n1,3,free,0x1,10,0x5\n")
         done = bench("async", "checked", path, "1")
