@@ -148,6 +148,12 @@ class Settings(RunTest):
         for flag in ("--policy", "--stats", "--rule", "--graph", "--config", "--set"):
             self.assert_refused(allograft("run", flag), flag, "needs a value")
 
+    def test_help_names_every_word_of_a_setting(self):
+        said = re.sub(r"\s+", " ", allograft("run", "--help").stdout)
+        for option, words in (("--policy", "auto pool native managed"), ("--stats", "off stderr full file")):
+            help_text = said.partition(option)[2].partition(" --")[0]
+            self.assertEqual([word for word in words.split() if word not in help_text], [], help_text)
+
     def test_help(self):
         for args in (["--help"], ["-h"], ["--policy", "pool", "--help"]):
             result = allograft("run", *args)

@@ -60,7 +60,8 @@ static void show_row(FILE *out, const char *name, int column, const char *help)
 
 void command_help_all(FILE *out)
 {
-    fputs("Runs CUDA programs on a stream-ordered memory pool, without changing them.\n\n"
+    fputs("Makes unmodified CUDA programs faster: keeps the memory that they free, and\n"
+          "hands it out again.\n\n"
           "  allograft COMMAND [options] [arguments]\n\n",
           out);
     for (size_t i = 0; i < N_COMMANDS; i++)

@@ -132,7 +132,7 @@ def make(stage, out):
         wheel.add_file(to, source)
     wheel.add(info + "/METADATA", (
         "Metadata-Version: 2.1\nName: allograft\nVersion: %s\n"
-        "Summary: Runs CUDA programs on a stream-ordered memory pool and their repeated work as graphs\n"
+        "Summary: Runs CUDA programs with device memory that is reused, and their repeated work as graphs\n"
         "License: Apache-2.0\nRequires-Python: >=3.8\n" % version()).encode())
     wheel.add(info + "/WHEEL", (
         "Wheel-Version: 1.0\nGenerator: allograft\nRoot-Is-Purelib: false\nTag: py3-none-%s\n" % tag).encode())
