@@ -104,6 +104,7 @@ class Library(Case):
             self.assertIsInstance(error, kind)
             self.assertEqual((error.status, error.text, str(error)), (status, 'text', 'text'))
         self.refused(allograft.InvalidArgument, 'device 99', allograft.managed_alloc, 16, 99, self.stream)
+        self.refused(allograft.InvalidArgument, 'size -1', allograft.managed_alloc, -1, 0, self.stream)
 
     def test_an_older_library_lacks_functions(self):
         whole = _library.Api.from_buffer_copy(device.ctypes.cast(
@@ -795,6 +796,8 @@ class Rings(Case):
         self.refused(allograft.InvalidArgument, 'backend', allograft.TransferRing, 1, slot_bytes=4, backend='best')
         self.refused(allograft.InvalidArgument, 'either', allograft.TransferRing, 1, LAYOUT, slot_bytes=4)
         self.refused(allograft.InvalidArgument, 'depth', allograft.TransferRing, 0, slot_bytes=4)
+        behind = {'first': ((-100, 64), 'float32'), 'second': ((100, 100), 'float32')}
+        self.refused(allograft.InvalidArgument, 'first: shape .-100, 64.: no extent', allograft.TransferRing, 1, behind)
 
     def test_copies(self):
         hosts, memory = [bytearray(4096 * (i + 1)) for i in range(5)], device.alloc(5 * 4096)

@@ -74,6 +74,11 @@ print("nothing done")
         result = self.well(self.script(text, ALLOGRAFT_LIBRARY='/no-such-file.so'))
         self.assertEqual(result.out, 'nothing done\n')
 
+    def test_sources_have_no_command(self):
+        result = self.script("import allograft._command as command; command.main()")
+        self.assertEqual((result.status, len(result.err.splitlines())), (1, 1), result.err)
+        self.assertIn("part of a wheel (pip install tools/python)", result.err)
+
     def test_library_without_driver(self):
         text = 'import allograft; print(allograft.is_loaded(), len(allograft.managed_support()))'
         result = self.well(self.script(text, ALLOGRAFT_LIBRARY=LIBRARY, LD_LIBRARY_PATH=''))

@@ -39,6 +39,8 @@ def managed_support(device: Any = None) -> Support:
 def managed_alloc(size: int, device: Any = None, stream: Any = None) -> int:
     """The address of `size` bytes of managed memory that prefers to lie on the device. Blocks of 2 MiB and more are
     brought there in the order of `stream`. The caller's, who gives it back by managed_free() or cudaFree."""
+    if size < 0:  # as a size_t it would be more than there is of memory
+        raise error(INVALID, "managed_alloc: size %d: 0 or more" % size)
     refuse_in_capture("managed_alloc")
     number, address = device_number(device), c_void_p()
     _library.call("managed_alloc", byref(address), size, number, stream_handle(stream, number))

@@ -55,6 +55,8 @@ def _fields(layout: Mapping[str, tuple[Any, Any]]) -> dict[str, Field]:
     fields, offset = {}, 0
     for name, (shape, dtype) in layout.items():
         shape = (shape,) if isinstance(shape, int) else tuple(int(extent) for extent in shape)
+        if any(extent < 0 for extent in shape):  # else the fields behind it would begin before the slot
+            raise error(INVALID, "%s: shape %s: no extent may be below 0" % (name, shape))
         size = count(shape) * item_bytes(type_string(dtype))
         fields[name] = Field(offset, shape, dtype, size)
         offset += -(-size // _ALIGNMENT) * _ALIGNMENT
