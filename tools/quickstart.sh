@@ -67,6 +67,19 @@ next_steps() {
     fi
 }
 
+case ${1:-} in
+'') ;;
+--help | -h)
+    say "tools/quickstart.sh: installs what a build needs and this machine lacks (the distribution's packages; the rest"
+    say "into build-deps/), builds into build/, and runs the demo, on a simulated driver where there is no GPU."
+    exit 0
+    ;;
+*)
+    say "tools/quickstart.sh takes no arguments, not $1; --help says what it does" >&2
+    exit 2
+    ;;
+esac
+
 say "Looking for what a build needs, and installing what is missing"
 setup_everything
 if ! has_gpu; then

@@ -272,6 +272,14 @@ class Quickstart(InSmallProject):
         self.assertNotEqual(result.returncode, 0)
         self.assertIn("it was to be", result.stderr)
 
+    def test_words_start_nothing(self):
+        for words, status in ((["--help"], 0), (["--simulate"], 2)):
+            result = self.run_script("quickstart.sh", *words)
+            self.assertEqual(result.returncode, status)
+            self.assertIn(*("installs what a build needs", result.stdout) if not status else
+                          ("takes no arguments, not --simulate", result.stderr))
+            self.assertFalse(os.path.exists(os.path.join(self.root, "build")))
+
     def test_ends_with_the_demos_status(self):
         self.write("allograft", "#!/bin/sh\nexit 5\n", executable=True)
         self.assertEqual(self.run_script("quickstart.sh").returncode, 5)
