@@ -327,6 +327,8 @@ def add(options):
     for path in options.add:
         try:
             run = results.taken(results.load(path), given)
+        except OSError as trouble:
+            raise SystemExit(f"performance.py: {path}: {trouble.strerror}")
         except (ValueError, KeyError) as trouble:
             raise SystemExit(f"performance.py: {path}: {trouble}")
         with open(os.path.join(results.FOLDER, results.name_of(run)), "w", encoding="utf-8") as file:

@@ -241,6 +241,11 @@ README.md: is not what docs/results/ says; run docs/performance.py
 docs/images/a.svg: is not made of these results; run docs/performance.py with matplotlib
 """))
 
+    def test_a_file_that_cannot_be_added_is_said(self):
+        docs = self.copied()
+        self.assertEqual(self.run_it(docs, "--add", "/no/such"),
+                         (1, "performance.py: /no/such: No such file or directory\n"))
+
     def test_results_are_added_and_drawn(self):
         if not HAS_MATPLOTLIB:
             self.skipTest("there is no matplotlib")
