@@ -1488,6 +1488,7 @@ void ag_alloc_context_dying(struct ag_context *context)
         ag_host_wait_complete(AG_STAT_WAITED_DESTROY);
     if (current)
         wait_for_work(context);
+    ag_context_ending(context); /* another thread may be giving back what the cache had */
     (void)ag_cache_empty(&context->cache);
     forget_set_aside(context);
     ag_guard_context_dying(context);

@@ -84,7 +84,6 @@ static void ending(struct ag_context *context)
     if (ag_holders_on())
         ag_holders_ended(context, -1);
     ag_alloc_context_dying(context);
-    ag_context_ending(context);
 }
 
 /* After the call, whatever it returned: the ledger has nothing of the context any more. */

@@ -1,5 +1,9 @@
-/* Two contexts, and contexts that end while memory of theirs is alive. */
+/* Two contexts, and contexts that end while memory of theirs is alive.
+ *     contexts relieved    one ends while another thread, for want of memory, gives back what it
+ *                          has freed */
 #include <dlfcn.h>
+#include <pthread.h>
+#include <stdatomic.h>
 
 #include "tests/common/device.h"
 #include "tests/common/say.h"
@@ -145,11 +149,76 @@ static void reset_alive(CUcontext context)
     SAY_CODE("free", cuMemFree(q));
 }
 
-int main(void)
+static struct {
+    pthread_t thread;
+    bool is_started;
+    atomic_bool has_ended;
+    CUcontext ending, home;
+    CUresult result;
+} ends;
+
+static void *end_elsewhere(void *unused)
+{
+    OK(cuCtxSetCurrent(ends.home));
+    ends.result = cuCtxDestroy(ends.ending);
+    atomic_store(&ends.has_ended, true);
+    return unused;
+}
+
+/* In the middle of the other thread's allocation, if that asks the driver so much. Whoever ends the
+ * context may wait for that allocation. */
+static void end_context(void)
+{
+    if (ends.is_started)
+        return;
+    ends.is_started = true;
+    OK(pthread_create(&ends.thread, NULL, end_elsewhere, NULL));
+    for (unsigned i = 0; i < 200 && !atomic_load(&ends.has_ended); i++)
+        (void)usleep(1000);
+}
+
+static void relieved(CUcontext home)
+{
+    CUdeviceptr p[8], rest;
+    unsigned n_wrong = 0, n_refused = 0;
+
+    ends.home = home;
+    OK(cuCtxCreate(&ends.ending, NULL, 0, device));
+    for (int iteration = 0; iteration < 2; iteration++) {
+        for (int i = 0; i < 3; i++)
+            OK(cuMemAlloc(&p[i], 8 * MIB));
+        for (int i = 0; i < 3; i++)
+            OK(cuMemFree(p[i]));
+    }
+    OK(cuCtxSetCurrent(home));
+    sim_inside("cuEventQuery", false, end_context);
+    SAY_CODE("most of the memory", cuMemAlloc(&rest, free_memory() - 16 * MIB));
+    end_context();
+    OK(pthread_join(ends.thread, NULL));
+    sim_inside(NULL, false, NULL);
+    say("destroy: %d", (int)ends.result);
+    for (uint32_t i = 0; i < 8; i++) {
+        OK(cuMemAlloc(&p[i], MIB));
+        launch_fill(NULL, p[i], 1000, i);
+    }
+    for (uint32_t i = 0; i < 8; i++)
+        n_wrong += count_wrong(p[i], 1000, i);
+    for (uint32_t i = 0; i < 8; i++)
+        n_refused += cuMemFree(p[i]) != CUDA_SUCCESS;
+    say("wrong words: %u, frees refused: %u", n_wrong, n_refused);
+    SAY_CODE("free most", cuMemFree(rest));
+}
+
+int main(int argc, char **argv)
 {
     CUcontext primary = device_open(), second;
 
+    (void)argv;
     OK(cuDeviceGet(&device, 0));
+    if (argc > 1) {
+        relieved(primary);
+        return 0;
+    }
     OK(cuCtxCreate(&second, NULL, 0, device));
     crosswise(primary, second);
     OK(cuCtxDestroy(second));

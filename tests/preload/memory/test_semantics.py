@@ -41,6 +41,7 @@ class Semantics(Case):
 
     def test_contexts(self):
         self.same(program('preload_contexts'))
+        self.same([program('preload_contexts'), 'relieved'])
 
     def test_threads_retain_the_primary_context(self):
         for part in ('both', 'neither', 'anew'):
