@@ -38,6 +38,7 @@
 #include "policy/managed/residency.h"
 #include "policy/managed/spill.h"
 #include "policy/order/capture.h"
+#include "policy/order/fence.h"
 #include "policy/order/free.h"
 #include "policy/order/host_wait.h"
 #include "policy/order/private_stream.h"
@@ -1466,13 +1467,16 @@ static struct ag_block *without_pieces(struct ag_block *blocks)
     return rest;
 }
 
-/* All of the context, which is current. A wait for it would end a capture, of whichever mode. */
-static void wait_for_work(struct ag_context *context)
+/* All of the context. A wait for the context that is current would end a capture, of whichever
+ * mode. */
+static void wait_for_work(struct ag_context *context, bool current)
 {
     if (ag_capture_is_open())
         (void)ag_free_like_the_driver(context);
-    else
+    else if (current)
         (void)ag_cu.cuCtxSynchronize();
+    else
+        (void)ag_fence_wait_idle(context, UINT64_MAX);
 }
 
 void ag_alloc_context_dying(struct ag_context *context)
@@ -1486,8 +1490,7 @@ void ag_alloc_context_dying(struct ag_context *context)
     /* Other contexts' work that natively was done when this one ends may use its memory. */
     if (ag_host_wait_pending())
         ag_host_wait_complete(AG_STAT_WAITED_DESTROY);
-    if (current)
-        wait_for_work(context);
+    wait_for_work(context, current);
     ag_context_ending(context); /* another thread may be giving back what the cache had */
     (void)ag_cache_empty(&context->cache);
     forget_set_aside(context);

@@ -1,6 +1,6 @@
 # Return codes, ranges, attributes, figures and bytes are the native run's, under every policy.
 
-from harness import EVERY, SEEDS, Case, main, program
+from harness import EVERY, POLICIES, SEEDS, Case, main, program
 
 
 def unless_managed(pattern):
@@ -42,6 +42,9 @@ class Semantics(Case):
     def test_contexts(self):
         self.same(program('preload_contexts'))
         self.same([program('preload_contexts'), 'relieved'])
+        # It can be refused for each of the contexts that end with work under way.
+        for n in range(1, 4):
+            self.same(program('preload_contexts'), variants=POLICIES, settings={'SIM_FAIL': 'cuCtxPushCurrent_v2:%d' % n})
 
     def test_threads_retain_the_primary_context(self):
         for part in ('both', 'neither', 'anew'):
