@@ -1296,6 +1296,13 @@ CUresult ag_free(CUdeviceptr address, const void *caller)
     return result;
 }
 
+/* A block that is none any more has left pages that the driver still counts as in use. */
+static void note_managed_gone(const struct ag_block *block)
+{
+    if (block->desc.source == AG_SOURCE_PLAIN && ag_mem_desc_is_on_device(block->desc))
+        ag_managed_freed(block->context->device, block->size);
+}
+
 /* Gives up a claimed block in stream order; it has left the ledger. */
 static CUresult free_in_stream_order(struct ag_block *block, CUstream stream,
                                      CUresult (*free_async)(CUdeviceptr, CUstream),
@@ -1376,6 +1383,7 @@ CUresult ag_free_async(CUdeviceptr address, CUstream stream,
         if (ag_mem_desc_is_on_device(copy.desc))
             ag_budget_give(copy.context->device, copy.size);
         ag_budget_note_returned(copy.context->device, copy.desc, copy.size);
+        note_managed_gone(&copy);
         note_too_large_freed(&copy);
         note_freed(freed);
         ag_stats_add(AG_STAT_FREE_NATIVE, 1);
@@ -1503,6 +1511,7 @@ void ag_alloc_context_dying(struct ag_context *context)
 
         blocks = block->next;
         ag_guard_drop(block);
+        note_managed_gone(block);
         ag_spill_remove(block->address);
         (void)ag_residency_remove(block->address);
         if (outlives_its_context(block))

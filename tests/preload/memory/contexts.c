@@ -48,6 +48,17 @@ static void crosswise(CUcontext one, CUcontext two)
     SAY_CODE("free it twice", cuMemFree(q));
 }
 
+static void freed_in_stream_order(void)
+{
+    size_t before = free_memory();
+    CUdeviceptr p;
+
+    OK(cuMemAlloc(&p, 64 * MIB));
+    SAY_CODE("free in stream order", cuMemFreeAsync(p, NULL));
+    OK(cuStreamSynchronize(NULL));
+    say("its memory came back: %d", about(free_memory(), before));
+}
+
 /* With memory, and work on it, while a stream of another context is captured. */
 static void destroyed_in_capture(CUstreamCaptureMode mode)
 {
@@ -219,6 +230,7 @@ int main(int argc, char **argv)
         relieved(primary);
         return 0;
     }
+    freed_in_stream_order();
     OK(cuCtxCreate(&second, NULL, 0, device));
     crosswise(primary, second);
     OK(cuCtxDestroy(second));

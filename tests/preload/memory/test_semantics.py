@@ -1,6 +1,6 @@
 # Return codes, ranges, attributes, figures and bytes are the native run's, under every policy.
 
-from harness import EVERY, POLICIES, SEEDS, Case, main, program
+from harness import EVERY, EXACT, POLICIES, SEEDS, Case, main, program
 
 
 def unless_managed(pattern):
@@ -40,7 +40,7 @@ class Semantics(Case):
                                 for oom in ('spill', 'error') for policy in ('auto', 'pool', 'managed')])
 
     def test_contexts(self):
-        self.same(program('preload_contexts'))
+        self.same(program('preload_contexts'), EXACT + [{'ALLOGRAFT_POLICY': 'managed', 'ALLOGRAFT_MANAGED_BACKEND': 'plain'}])
         self.same([program('preload_contexts'), 'relieved'])
         # It can be refused for each of the contexts that end with work under way.
         for n in range(1, 4):
