@@ -23,16 +23,22 @@ static bool open_to_peers(CUmemoryPool pool, int ordinal)
     int count = 0, can;
 
     if (ag_cu.cuDeviceGetCount(&count) != CUDA_SUCCESS || !ag_cu.cuMemPoolSetAccess)
-        return true;
+        return false;
     access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-    for (int peer = 0; peer < count; peer++) {
-        if (peer == ordinal || ag_cu.cuDeviceCanAccessPeer(&can, peer, ordinal) != CUDA_SUCCESS ||
-            !can)
+    for (int peer = 0; peer < count && opened; peer++) {
+        if (peer == ordinal)
             continue;
         access.location.id = peer;
-        opened = ag_cu.cuMemPoolSetAccess(pool, &access, 1) == CUDA_SUCCESS && opened;
+        opened = ag_cu.cuDeviceCanAccessPeer(&can, peer, ordinal) == CUDA_SUCCESS &&
+                 (!can || ag_cu.cuMemPoolSetAccess(pool, &access, 1) == CUDA_SUCCESS);
     }
     return opened;
+}
+
+static void destroy(CUmemoryPool pool)
+{
+    if (ag_cu.cuMemPoolDestroy)
+        (void)ag_cu.cuMemPoolDestroy(pool);
 }
 
 CUresult ag_pool_set_up(const struct ag_device *device, CUmemoryPool pool, struct ag_size to_keep,
@@ -49,8 +55,8 @@ CUresult ag_pool_set_up(const struct ag_device *device, CUmemoryPool pool, struc
         result = ag_cu.cuMemPoolSetAttribute(
             pool, CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES, &off);
     *ret_opened = result == CUDA_SUCCESS && open_to_peers(pool, device->ordinal);
-    if (result != CUDA_SUCCESS && ag_cu.cuMemPoolDestroy)
-        (void)ag_cu.cuMemPoolDestroy(pool);
+    if (result != CUDA_SUCCESS)
+        destroy(pool);
     return result;
 }
 
@@ -59,9 +65,10 @@ static CUresult set_up(struct ag_device *device)
     bool opened;
     CUresult result = ag_pool_set_up(device, device->pool, keep, &opened);
 
-    if (result == CUDA_SUCCESS && !opened)
-        ag_log_warn("the pool of device %d could not be opened to all its peers", device->ordinal);
-    return result;
+    if (result != CUDA_SUCCESS || opened)
+        return result;
+    destroy(device->pool);
+    return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
 }
 
 static CUresult make_pool(struct ag_device *device)

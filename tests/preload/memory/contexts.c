@@ -1,6 +1,7 @@
 /* Two contexts, and contexts that end while memory of theirs is alive.
  *     contexts relieved    one ends while another thread, for want of memory, gives back what it
- *                          has freed */
+ *                          has freed
+ *     contexts peers       of two devices, which reach each other's memory */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -220,14 +221,36 @@ static void relieved(CUcontext home)
     SAY_CODE("free most", cuMemFree(rest));
 }
 
+static void peers(CUcontext first)
+{
+    CUdeviceptr p, q;
+    CUcontext second;
+
+    OK(cuMemAlloc(&p, MIB));
+    launch_fill(NULL, p, 1000, 7);
+    OK(cuDevicePrimaryCtxRetain(&second, 1));
+    OK(cuCtxEnablePeerAccess(second, 0));
+    OK(cuCtxSynchronize());
+    OK(cuCtxSetCurrent(second));
+    OK(cuCtxEnablePeerAccess(first, 0));
+    OK(cuMemAlloc(&q, MIB));
+    OK(cuMemcpyPeer(q, second, p, first, MIB));
+    OK(cuCtxSynchronize());
+    say("wrong words there: %u", count_wrong(q, 1000, 7));
+    OK(cuMemsetD32(q, 3, 1000));
+    OK(cuMemcpyPeer(p, first, q, second, MIB));
+    OK(cuCtxSynchronize());
+    OK(cuCtxSetCurrent(first));
+    say("wrong words here: %u", count_wrong(p, 1, 3));
+}
+
 int main(int argc, char **argv)
 {
     CUcontext primary = device_open(), second;
 
-    (void)argv;
     OK(cuDeviceGet(&device, 0));
     if (argc > 1) {
-        relieved(primary);
+        (strcmp(argv[1], "peers") == 0 ? peers : relieved)(primary);
         return 0;
     }
     freed_in_stream_order();

@@ -46,6 +46,11 @@ class Semantics(Case):
         for n in range(1, 4):
             self.same(program('preload_contexts'), variants=POLICIES, settings={'SIM_FAIL': 'cuCtxPushCurrent_v2:%d' % n})
 
+    def test_peers(self):
+        # A copy into a pool that is not open to the other device succeeds, and copies nothing.
+        for refused in ('cuMemPoolSetAccess:1', 'cuMemPoolSetAccess:2', 'cuDeviceCanAccessPeer:1', 'cuDeviceGetCount:1'):
+            self.same([program('preload_contexts'), 'peers'], settings={'SIM_DEVICES': '2', 'SIM_FAIL': refused}, quiet=False)
+
     def test_threads_retain_the_primary_context(self):
         for part in ('both', 'neither', 'anew'):
             self.same([program('preload_retains'), part], variants=EVERY)
