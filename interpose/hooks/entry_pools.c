@@ -11,6 +11,7 @@
 #include "policy/held.h"
 #include "policy/inject.h"
 #include "policy/order/drain.h"
+#include "policy/order/host_wait.h"
 
 /* --- allocations and frees --- */
 
@@ -144,6 +145,15 @@ AG_ENTRY CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute a
     return ag_entry_leave(ag_app_pools_get_attribute(pool, attribute, value));
 }
 
+/* What was freed in stream order before the last cudaFree is the pool's by now. */
+AG_ENTRY CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep)
+{
+    AG_ENTER(cuMemPoolTrimTo, pool, keep);
+    if (ag_host_wait_pending())
+        ag_host_wait_complete(AG_STAT_WAITED_QUERY);
+    return ag_entry_leave(ag_app_pools_touched(ag_cu.cuMemPoolTrimTo(pool, keep), pool));
+}
+
 #define TOUCHES(symbol, parameters, ...)                                              \
     AG_ENTRY CUresult symbol parameters                                               \
     {                                                                                 \
@@ -151,7 +161,6 @@ AG_ENTRY CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute a
         return ag_entry_leave(ag_app_pools_touched(ag_cu.symbol(__VA_ARGS__), pool)); \
     }
 
-TOUCHES(cuMemPoolTrimTo, (CUmemoryPool pool, size_t keep), pool, keep)
 TOUCHES(cuMemPoolSetAccess, (CUmemoryPool pool, const CUmemAccessDesc *map, size_t count), pool,
         map, count)
 TOUCHES(cuMemPoolGetAccess, (CUmemAccess_flags * flags, CUmemoryPool pool, CUmemLocation *location),

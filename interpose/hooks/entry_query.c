@@ -111,6 +111,9 @@ UNLOADS(cuLibraryUnload, (CUlibrary library), library)
 WAITED_FIRST(cuTexObjectDestroy, (CUtexObject object), object)
 WAITED_FIRST(cuSurfObjectDestroy, (CUsurfObject object), object)
 WAITED_FIRST(cuMemUnmap, (CUdeviceptr ptr, size_t size), ptr, size)
+WAITED_FIRST(cuMemSetAccess,
+             (CUdeviceptr ptr, size_t size, const CUmemAccessDesc *map, size_t count), ptr, size,
+             map, count)
 
 /* A graph keeps what its context was like when it was made: a kernel that needs the stack which was
  * raised since fails there. Dropped behind the call: what is made beside it keeps the old, too. */

@@ -1,6 +1,8 @@
 /* A free natively waits, so queries right after it say "done"; an event is timed without an error.
  *     queries threads    the same of several threads
- *     queries capture    another thread begins a capture while that wait is made up for */
+ *     queries capture    another thread begins a capture while that wait is made up for
+ *     queries access     access to mapped memory ends after the free
+ *     queries trim       what was freed in stream order leaves its pool after the free */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -9,6 +11,7 @@
 #include "tests/common/device.h"
 #include "tests/common/say.h"
 
+#define MIB        ((size_t)1 << 20)
 #define THREADS    4
 #define ITERATIONS 20000
 
@@ -105,6 +108,61 @@ static void in_capture(CUcontext context)
     say("wrong words: %u", count_wrong(used, 1000, 2));
 }
 
+/* From here on, frees do not wait. */
+static CUdeviceptr begin_churn(CUstream stream)
+{
+    CUdeviceptr p, used;
+
+    OK(cuMemAlloc(&used, 4096));
+    for (unsigned i = 0; i < 4; i++) {
+        OK(cuMemAlloc(&p, MIB));
+        launch_fill(stream, used, 1000, i);
+        OK(cuMemFree(p));
+    }
+    OK(cuMemAlloc(&p, MIB));
+    return p;
+}
+
+static void access_ends(CUstream stream)
+{
+    CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                      .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+    CUmemAccessDesc access = {.location = properties.location,
+                              .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    CUdeviceptr p = begin_churn(stream), mapped;
+    CUmemGenericAllocationHandle handle;
+
+    OK(cuMemCreate(&handle, 2 * MIB, &properties, 0));
+    OK(cuMemAddressReserve(&mapped, 2 * MIB, 0, 0, 0));
+    OK(cuMemMap(mapped, 2 * MIB, 0, handle, 0));
+    OK(cuMemSetAccess(mapped, 2 * MIB, &access, 1));
+    launch_fill(stream, mapped, 1000, 3);
+    OK(cuMemFree(p));
+    access.flags = CU_MEM_ACCESS_FLAGS_PROT_NONE;
+    SAY_CODE("access ends", cuMemSetAccess(mapped, 2 * MIB, &access, 1));
+    SAY_CODE("the kernel", cuStreamSynchronize(stream));
+    access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    OK(cuMemSetAccess(mapped, 2 * MIB, &access, 1));
+    say("wrong words: %u", count_wrong(mapped, 1000, 3));
+}
+
+static void pool_trimmed(CUstream stream)
+{
+    cuuint64_t keep = UINT64_MAX, reserved = 0;
+    CUdeviceptr p = begin_churn(stream), q;
+    CUmemoryPool pool;
+
+    OK(cuDeviceGetDefaultMemPool(&pool, 0));
+    OK(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keep));
+    OK(cuMemAllocAsync(&q, 64 * MIB, stream));
+    launch_fill(stream, q, 1000, 3);
+    OK(cuMemFreeAsync(q, stream));
+    OK(cuMemFree(p));
+    SAY_CODE("trim", cuMemPoolTrimTo(pool, 0));
+    OK(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved));
+    say("reserved: %d MiB", (int)(reserved / MIB));
+}
+
 int main(int argc, char **argv)
 {
     CUdeviceptr p, used;
@@ -123,6 +181,10 @@ int main(int argc, char **argv)
         return 0;
     }
     OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    if (argc > 1) {
+        (strcmp(argv[1], "access") == 0 ? access_ends : pool_trimmed)(stream);
+        return 0;
+    }
     OK(cuEventCreate(&start, CU_EVENT_DEFAULT));
     OK(cuEventCreate(&stop, CU_EVENT_DEFAULT));
     OK(cuMemAlloc(&used, 4096));

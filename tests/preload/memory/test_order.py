@@ -46,6 +46,10 @@ class Order(Case):
     def test_queries_of_several_threads(self):
         self.same([program('preload_queries'), 'threads'], variants=EXACT, seeds=SEEDS[:1])
 
+    def test_what_ends_after_a_free(self):
+        for part in ('access', 'trim'):
+            self.same([program('preload_queries'), part], variants=EXACT, seeds=SEEDS)
+
     def test_a_capture_that_begins_during_the_wait(self):
         self.same([program('preload_queries'), 'capture'], variants=EVERY)
 
