@@ -25,7 +25,7 @@ static struct {
     struct ag_lock lock;
     CUdeviceptr address[MAX_SPILLED]; /* first spilled first */
     size_t size[MAX_SPILLED];
-    struct ag_device *device[MAX_SPILLED];
+    struct ag_context *context[MAX_SPILLED];
 } spilled = {.lock = AG_LOCK_INIT(AG_RANK_SPILLED)};
 
 void ag_spill_configure(enum ag_oom new_oom, bool new_unspill)
@@ -50,7 +50,7 @@ void ag_spill_add(const struct ag_block *block)
     if (n < MAX_SPILLED) {
         spilled.address[n] = block->address;
         spilled.size[n] = block->size;
-        spilled.device[n] = block->context->device;
+        spilled.context[n] = block->context;
         atomic_store_explicit(&ag_spill_n, n + 1, memory_order_relaxed);
     }
     ag_lock_release(&spilled.lock);
@@ -70,26 +70,30 @@ void ag_spill_remove(CUdeviceptr address)
         for (; i + 1 < n; i++) { /* the order stays */
             spilled.address[i] = spilled.address[i + 1];
             spilled.size[i] = spilled.size[i + 1];
-            spilled.device[i] = spilled.device[i + 1];
+            spilled.context[i] = spilled.context[i + 1];
         }
         atomic_store_explicit(&ag_spill_n, n - 1, memory_order_relaxed);
     }
     ag_lock_release(&spilled.lock);
 }
 
-/* The block spilled first of those that `room` bytes hold; 0 when none does. */
-static CUdeviceptr first_that_fits(struct ag_device *device, uint64_t room, size_t *ret_size)
+/* A spilled block, and the context it is of. */
+struct found {
+    CUdeviceptr address;
+    const struct ag_context *context;
+};
+
+/* The block spilled first of those that `room` bytes hold; of address 0 when none does. */
+static struct found first_that_fits(const struct ag_device *device, uint64_t room)
 {
-    CUdeviceptr found = 0;
+    struct found found = {0};
     unsigned n;
 
     ag_lock_take(&spilled.lock);
     n = atomic_load_explicit(&ag_spill_n, memory_order_relaxed);
-    for (unsigned i = 0; i < n && !found; i++) {
-        if (spilled.device[i] == device && spilled.size[i] <= room) {
-            found = spilled.address[i];
-            *ret_size = spilled.size[i];
-        }
+    for (unsigned i = 0; i < n && !found.address; i++) {
+        if (spilled.context[i]->device == device && spilled.size[i] <= room)
+            found = (struct found){spilled.address[i], spilled.context[i]};
     }
     ag_lock_release(&spilled.lock);
     return found;
@@ -168,20 +172,27 @@ static void move(struct ag_block *block)
     ag_ledger_moved(block, desc);
 }
 
-void ag_spill_move_first(struct ag_device *device)
+/* Its context does not end meanwhile. */
+static void move_found(struct ag_context *context, void *found_)
 {
-    struct ag_block *block;
-    CUdeviceptr address;
-    size_t size;
+    const struct found *found = found_;
+    struct ag_block *block = context == found->context ? ag_ledger_move(found->address) : NULL;
 
-    if (ag_capture_is_open())
-        return;
-    address = first_that_fits(device, ag_budget_left(device), &size);
-    block = address ? ag_ledger_move(address) : NULL;
-    if (block && block->desc.spilled)
+    if (block && block->desc.spilled && block->context == context)
         move(block);
     else if (block)
         ag_ledger_moved(block, block->desc);
+}
+
+void ag_spill_move_first(struct ag_device *device)
+{
+    struct found found;
+
+    if (ag_capture_is_open())
+        return;
+    found = first_that_fits(device, ag_budget_left(device));
+    if (found.address)
+        ag_context_each(move_found, &found);
 }
 
 void ag_spill_begin_child(void)

@@ -1,6 +1,7 @@
 /* Two contexts, and contexts that end while memory of theirs is alive.
  *     contexts relieved    one ends while another thread, for want of memory, gives back what it
  *                          has freed
+ *     contexts unspilled   the same, while another thread moves its memory to the device
  *     contexts peers       of two devices, which reach each other's memory */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -221,6 +222,29 @@ static void relieved(CUcontext home)
     SAY_CODE("free most", cuMemFree(rest));
 }
 
+/* Under a limit of 16 MiB, which the last block has for itself. */
+static void unspilled(CUcontext home)
+{
+    unsigned managed = 0;
+    CUdeviceptr p, q;
+
+    ends.home = home;
+    OK(cuMemAlloc(&p, 8 * MIB));
+    OK(cuCtxCreate(&ends.ending, NULL, 0, device));
+    OK(cuMemAlloc(&q, 8 * MIB));
+    OK(cuMemAlloc(&q, 8 * MIB));
+    OK(cuCtxSetCurrent(home));
+    sim_inside("cuCtxPopCurrent_v2", false, end_context);
+    SAY_CODE("free", cuMemFree(p));
+    end_context();
+    OK(pthread_join(ends.thread, NULL));
+    sim_inside(NULL, false, NULL);
+    say("destroy: %d", (int)ends.result);
+    OK(cuMemAlloc(&p, 16 * MIB));
+    OK(cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, p));
+    say("managed: %d", (int)managed & 1);
+}
+
 static void peers(CUcontext first)
 {
     CUdeviceptr p, q;
@@ -250,7 +274,9 @@ int main(int argc, char **argv)
 
     OK(cuDeviceGet(&device, 0));
     if (argc > 1) {
-        (strcmp(argv[1], "peers") == 0 ? peers : relieved)(primary);
+        (strcmp(argv[1], "peers") == 0       ? peers
+         : strcmp(argv[1], "unspilled") == 0 ? unspilled
+                                             : relieved)(primary);
         return 0;
     }
     freed_in_stream_order();

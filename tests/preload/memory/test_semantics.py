@@ -42,6 +42,8 @@ class Semantics(Case):
     def test_contexts(self):
         self.same(program('preload_contexts'), EXACT + [{'ALLOGRAFT_POLICY': 'managed', 'ALLOGRAFT_MANAGED_BACKEND': 'plain'}])
         self.same([program('preload_contexts'), 'relieved'])
+        self.same([program('preload_contexts'), 'unspilled'], variants=[
+            {'ALLOGRAFT_LIMIT': '16MiB', 'ALLOGRAFT_OOM': 'spill', 'ALLOGRAFT_UNSPILL': '1'}])
         # It can be refused for each of the contexts that end with work under way.
         for n in range(1, 4):
             self.same(program('preload_contexts'), variants=POLICIES, settings={'SIM_FAIL': 'cuCtxPushCurrent_v2:%d' % n})
