@@ -47,8 +47,8 @@ void ag_alloc_given_to_program(const struct ag_device *device, size_t bytes);
 void ag_alloc_capture_closed(void);
 /* Memory that a pool of captures kept (KEPT blocks, linked by ->next) goes back to the driver. */
 void ag_alloc_pool_ended(struct ag_block *blocks);
-/* The program is about to destroy `context`: its memory goes, as natively, once its work is done and
- * no other thread is at it. */
+/* The program is about to destroy `context`: its memory goes, as natively, once its work is done
+ * and no other thread is at it. */
 void ag_alloc_context_dying(struct ag_context *context);
 
 #endif
