@@ -97,6 +97,7 @@ static CUresult order_now(struct ag_context *context, bool *ret_set_aside)
 
     if (placed == AG_FENCE_IN_CAPTURE)
         return free_in_capture(context, ret_set_aside);
+    ag_early_fenced();
     ag_host_wait_begin(context);
     /* Once more: whoever made something visible before the barrier was placed has not waited for
      * this free. */
@@ -128,7 +129,7 @@ static CUresult leave_due(struct ag_context *context, bool *ret_set_aside)
     return result;
 }
 
-static CUresult order_work(struct ag_context *context, bool *ret_set_aside)
+CUresult ag_free_order_work(struct ag_context *context, bool *ret_set_aside)
 {
     enum ag_drain why = ag_drain_reason();
 
@@ -152,14 +153,6 @@ static CUresult order_work(struct ag_context *context, bool *ret_set_aside)
         break;
     }
     return order_now(context, ret_set_aside);
-}
-
-CUresult ag_free_order_work(struct ag_context *context, bool *ret_set_aside)
-{
-    CUresult result = order_work(context, ret_set_aside);
-
-    ag_early_fenced();
-    return result;
 }
 
 /* --- contexts and streams that come and go --- */

@@ -413,11 +413,10 @@ static enum ag_watch_free make_due(struct ag_context *context)
     if (!ag_watch_is_on())
         return AG_WATCH_OFF;
     atomic_store_explicit(&ag_watch_state.owner, context, memory_order_relaxed);
-    atomic_store_explicit(&ag_watch_state.due, true, memory_order_seq_cst);
     close_all();
-    /* Once nobody passes, and before another thread can place it: the next free may need nothing
-     * then, and counts nothing. */
     ag_early_fenced();
+    /* Last: whoever frees next and finds it due does nothing more, and gives the memory away. */
+    atomic_store_explicit(&ag_watch_state.due, true, memory_order_seq_cst);
     return AG_WATCH_DUE;
 }
 

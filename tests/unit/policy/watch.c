@@ -184,6 +184,7 @@ static void several_streams_need_one_barrier(void)
     work(2);
     CALLS("w1 w2 w3 C W w1 w2 ");
     CHECK(ag_stats_counter(AG_STAT_WATCH_BARRIERS) == 1);
+    CHECK(ag_early_fences == 1); /* frees of many threads would wait for each other to count */
 }
 
 static void another_stream_waits_for_the_event(void)
@@ -588,6 +589,54 @@ static void threads_meet(void)
     CHECK(ag_watch_is_clear());
 }
 
+/* Who finds a fence due gives memory away at once: by then nobody may pass. Many threads have
+ * passes, so that taking them away takes a while. */
+#define N_CROWD      100
+#define N_ITERATIONS 50
+
+static struct {
+    pthread_barrier_t step;
+    struct ag_watch_thread *first; /* whose pass is taken away last */
+    _Atomic unsigned n_passed;     /* though a fence was due */
+} crowd;
+
+static void *pass_with_others(void *is_watcher)
+{
+    for (int i = 0; i < N_ITERATIONS; i++) {
+        (void)pthread_barrier_wait(&crowd.step);
+        if (!is_watcher)
+            ag_watch_work(HANDLE(1), false);
+        (void)pthread_barrier_wait(&crowd.step);
+        while (is_watcher && !atomic_load(&ag_watch_state.due))
+            ;
+        if (is_watcher && atomic_load(&crowd.first->pass) != AG_WATCH_NONE)
+            atomic_fetch_add(&crowd.n_passed, 1);
+        (void)pthread_barrier_wait(&crowd.step);
+    }
+    return NULL;
+}
+
+static void nobody_passes_what_is_due(void)
+{
+    pthread_t threads[N_CROWD];
+
+    quiet = true;
+    OK(pthread_barrier_init(&crowd.step, NULL, N_CROWD + 1));
+    for (unsigned i = 0; i < N_CROWD; i++)
+        OK(pthread_create(&threads[i], NULL, pass_with_others, i ? NULL : &crowd));
+    for (int i = 0; i < N_ITERATIONS; i++) {
+        ag_watch_work(HANDLE(1), false);
+        crowd.first = ag_watch_own;
+        (void)pthread_barrier_wait(&crowd.step);
+        (void)pthread_barrier_wait(&crowd.step);
+        free_memory(AG_WATCH_DUE);
+        (void)pthread_barrier_wait(&crowd.step);
+    }
+    for (int i = 0; i < N_CROWD; i++)
+        OK(pthread_join(threads[i], NULL));
+    CHECK_SAID(!crowd.n_passed, "%u of %d times a thread passed", crowd.n_passed, N_ITERATIONS);
+}
+
 /* --- all of them --- */
 
 static void in_a_process(void (*scenario)(void))
@@ -632,6 +681,7 @@ int main(void)
         threads_end_with_notes,
         children_start_afresh,
         threads_meet,
+        nobody_passes_what_is_due,
     };
 
     context.handle = (CUcontext)0x10;
