@@ -38,8 +38,33 @@ DONE=""
 measures() {
     grep -v "^[^ ]* $1:" "$OUT/verdicts" >"$OUT/verdicts.kept"
     mv "$OUT/verdicts.kept" "$OUT/verdicts"
+    MEASURED=("$@") MEASURED_OF=${OF:-} MEASURED_ITERATIONS=${ITERATIONS:-}
     DONE=" $DONE "
     DONE=${DONE/ $1 / } ONLY="" check "$@"
+}
+MEASURED=()
+
+# What a busy host disturbs comes out too slow, and hardly ever too fast. So where a bound is missed, what it is about is
+# measured once more, and that counts: what is slower itself misses it again.
+
+# bound FUNCTION ARGS...: judges what `measures` last measured.
+bound() {
+    "$@" && return
+    grep -qxF "${MEASURED[0]}" "$OUT/measured_again" 2>/dev/null && return 1
+    echo "${MEASURED[0]}" >>"$OUT/measured_again"
+    OF=$MEASURED_OF ITERATIONS=$MEASURED_ITERATIONS measures "${MEASURED[@]}" >&2 # the standard output of a check are its figures
+    echo "measured again:"
+    "$@"
+}
+
+# again FUNCTION ARGS...: the function measures, and judges that itself.
+again() {
+    local status
+    "$@" && return
+    status=$?
+    ((status == STATUS_SKIP)) && return $STATUS_SKIP
+    echo "measured again:"
+    "$@"
 }
 
 # any_wanted NAME...: was one of these checks asked for?

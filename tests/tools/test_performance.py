@@ -46,6 +46,32 @@ class Performance(CommandTest):
                        check=True, stdout=subprocess.PIPE, timeout=60)
         return out
 
+    def test_a_bound_that_is_missed_is_measured_once_more(self):
+        out = self.shell("""
+            set +e # as run.sh
+            : >verdicts
+            figures_of() { echo "${OF:-median} $(grep -c x "$1")" >>"$1.log"; }
+            slow_once() { echo x >>once; [[ $(grep -c x once) == 1 ]] && echo 200 >figure || echo 100 >figure; figures_of once; }
+            slow() { echo x >>ever; echo 200 >figure; figures_of ever; }
+            quick() { echo "$(cat figure)"; (( $(cat figure) <= $1 )); }
+            OF=--least measures speed/once slow_once
+            check speed/a bound quick 100
+            check speed/b bound quick 100
+            measures speed/ever slow
+            check speed/c bound quick 100
+            check speed/d bound quick 100
+            check speed/e bound quick 200
+            check speed/f again quick 100
+        """)
+        with open(os.path.join(out, "verdicts"), encoding="utf-8") as file:
+            verdicts = sorted(line.rstrip() for line in file)
+        self.assertEqual(verdicts, [
+            "FAIL speed/c: 200 measured again: 200", "FAIL speed/d: 200", "FAIL speed/f: 200 measured again: 200",
+            "ok speed/a: 200 measured again: 100", "ok speed/b: 100", "ok speed/e: 200", "ok speed/ever:", "ok speed/once:"])
+        for name, said in (("once", "--least 1\n--least 2\n"), ("ever", "median 1\nmedian 2\n")):
+            with open(os.path.join(out, name + ".log"), encoding="utf-8") as file:
+                self.assertEqual(file.read(), said)
+
     def test_a_run_of_the_suite(self):
         out = self.shell("""
             python3 "$HERE/results.py" --begin "$OUT" "NVIDIA H200, NVL, 580.1" 3 --only speed/

@@ -90,12 +90,12 @@ launch_checks() {
     if any_wanted launch/{cost,unwatched,settled,blocks}{,-linked}; then
         measures launch/cost launch_costs
         # More than the driver's own function takes in the same process: one process is a third slower than the next.
-        check launch/unwatched judge launch-unwatched runtime_more_ns 'w <= n + 50'
-        check launch/unwatched-linked judge launch-unwatched linked_more_ns 'w <= n + 50'
-        check launch/settled judge launch-settled runtime_more_ns 'w <= n + 300'
-        check launch/settled-linked judge launch-settled linked_more_ns 'w <= n + 300'
-        check launch/blocks judge launch-blocks runtime_more_ns 'w <= n + 300'
-        check launch/blocks-linked judge launch-blocks linked_more_ns 'w <= n + 300'
+        check launch/unwatched bound judge launch-unwatched runtime_more_ns 'w <= n + 50'
+        check launch/unwatched-linked bound judge launch-unwatched linked_more_ns 'w <= n + 50'
+        check launch/settled bound judge launch-settled runtime_more_ns 'w <= n + 300'
+        check launch/settled-linked bound judge launch-settled linked_more_ns 'w <= n + 300'
+        check launch/blocks bound judge launch-blocks runtime_more_ns 'w <= n + 300'
+        check launch/blocks-linked bound judge launch-blocks linked_more_ns 'w <= n + 300'
     fi
     check launch/first first_launch
 }

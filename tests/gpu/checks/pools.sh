@@ -49,10 +49,10 @@ pools_background_checks() {
 pools_checks() {
     if any_wanted pools/cost{,-measured}; then
         measures pools/cost-measured pools_in_turn pools-pairs pairs
-        check pools/cost judge pools-pairs pair_64kib_ns 'w <= 1.05 * n + 80'
+        check pools/cost bound judge pools-pairs pair_64kib_ns 'w <= 1.05 * n + 80'
     fi
     if any_wanted pools/kept{,-measured}; then
         measures pools/kept-measured pools_in_turn pools-loop loop ALLOGRAFT_APP_POOL_KEEP=max
-        check pools/kept judge pools-loop loop_us 'w <= n / 1.5'
+        check pools/kept bound judge pools-loop loop_us 'w <= n / 1.5'
     fi
 }

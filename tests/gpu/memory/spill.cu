@@ -100,6 +100,16 @@ static void print_sums(const char *when, const std::vector<uint4 *> &all)
         printf("%s, block %zu: %016llx\n", when, i, checksum(all[i]));
 }
 
+/* What the bus gives: how fast the device reads the host's pinned memory. */
+static double pinned_gb_per_s(void)
+{
+    void *pinned;
+    OK(cudaHostAlloc(&pinned, block_bytes, cudaHostAllocDefault));
+    double rate = read_gb_per_s((const uint4 *)pinned);
+    OK(cudaFreeHost(pinned));
+    return rate;
+}
+
 /* The slowest of the spilled blocks, and the slowest of the others. */
 static void print_figures(const std::vector<uint4 *> &all)
 {
@@ -116,6 +126,7 @@ static void print_figures(const std::vector<uint4 *> &all)
     printf("figure device_read_gb_per_s %.1f\n", rates[0]);
     printf("figure spilled_read_gb_per_s %.1f\n", rates[1]);
     printf("figure spilled_write_gb_per_s %.1f\n", written);
+    printf("figure pinned_read_gb_per_s %.1f\n", pinned_gb_per_s());
 }
 
 static int bytes(void)
