@@ -22,10 +22,11 @@ void ag_drain_note_visible(enum ag_visible how)
 {
     unsigned bit = BIT(AG_DRAIN_VISIBLE + how);
 
-    if (atomic_load_explicit(&ag_drain_state.reasons, memory_order_relaxed) & bit)
+    if (!(atomic_load_explicit(&ag_drain_state.reasons, memory_order_relaxed) & bit))
+        atomic_fetch_or_explicit(&ag_drain_state.reasons, bit, memory_order_seq_cst);
+    else if (!(ag_drain_state.counting & bit))
         return;
-    if (atomic_fetch_or_explicit(&ag_drain_state.reasons, bit, memory_order_seq_cst) & bit)
-        return;
+    /* Also where it was noted before: the thread that did so may still be waiting. */
     if (how == AG_VISIBLE_CONTEXTS)
         ag_watch_end("several contexts are alive");
     ag_host_wait_complete(AG_STAT_WAITED_VISIBLE);

@@ -1,6 +1,10 @@
 /* Programs that read what a kernel wrote right after a cudaFree of something else. */
 #include <dlfcn.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "tests/common/device.h"
 #include "tests/common/say.h"
@@ -48,16 +52,65 @@ static uint32_t *host_words(const char *way, CUdeviceptr *ret_device)
     return host;
 }
 
+static CUcontext context;
+static _Atomic uint32_t may_end; /* of the kernel */
+static atomic_bool is_waiting;   /* another thread, for what the free has waited for natively */
+
+static void note_waiting(void)
+{
+    atomic_store(&is_waiting, true);
+}
+
+static void *end_soon(void *unused)
+{
+    (void)usleep(100000);
+    atomic_store(&may_end, 1);
+    return unused;
+}
+
+static void *pin(void *unused)
+{
+    void *host;
+
+    OK(cuCtxSetCurrent(context));
+    OK(cuMemAllocHost(&host, BYTES));
+    note_waiting(); /* it did not have to */
+    return unused;
+}
+
+/* Two threads do the first thing by which unfinished work could be seen: the one that comes second
+ * must wait as long. */
+static void two_threads(CUdeviceptr other, CUstream stream)
+{
+    pthread_t ends, pins;
+
+    sim_inside("cuEventSynchronize", false, note_waiting);
+    launch_spin(stream, &may_end);
+    OK(pthread_create(&ends, NULL, end_soon, NULL));
+    OK(cuMemFree(other));
+    OK(pthread_create(&pins, NULL, pin, NULL));
+    while (!atomic_load(&is_waiting))
+        (void)usleep(100);
+    (void)pin(NULL);
+    say("the kernel has %s", atomic_load(&may_end) ? "ended" : "not ended");
+    OK(pthread_join(ends, NULL));
+    OK(pthread_join(pins, NULL));
+}
+
 int main(int argc, char **argv)
 {
     const char *way = argc > 1 ? argv[1] : "pinned";
     CUdeviceptr device, other;
     CUstream stream;
 
-    device_open();
+    context = device_open();
     OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     /* Something to free before the host memory exists: that free may stay ordered. */
     OK(cuMemAlloc(&other, 4096));
+    if (strcmp(way, "two-threads") == 0) {
+        two_threads(other, stream);
+        return 0;
+    }
     OK(cuMemFree(other));
     uint32_t *words = host_words(way, &device);
     for (uint32_t iteration = 0; iteration < 10; iteration++) {

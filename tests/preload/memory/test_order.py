@@ -40,6 +40,9 @@ class Order(Case):
                         self.assertGreaterEqual(frees['drained'], 10)
                         self.assertGreaterEqual(sum(frees['drain_reasons'].values()), 10)
 
+    def test_the_second_thread_that_could_see_it_waits_too(self):
+        self.same([program('preload_barrier'), 'two-threads'])
+
     def test_queries_after_a_free(self):
         self.same(program('preload_queries'), variants=EXACT, seeds=SEEDS)
 
