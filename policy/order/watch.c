@@ -38,6 +38,7 @@ static struct {
     uint64_t life;                /* notes of another one are of a context that is gone */
     uintptr_t behind;             /* the only stream behind the last event; NONE: all are */
     bool placing;
+    bool ending; /* no fence becomes due any more */
 } watch = {.lock = AG_LOCK_INIT(AG_RANK_WATCH)};
 
 static struct ag_arena threads = AG_ARENA_INIT(struct ag_watch_thread);
@@ -387,21 +388,30 @@ void ag_watch_capture_opening(void)
     ag_lock_release(&watch.lock);
 }
 
-/* Nobody has a pass while it ends, so all work waits until what is due is placed. */
+/* Places what is due; with the lock held. It is over last: who finds it so submits without us, or
+ * places a fence by the same event. */
+static void finish(void)
+{
+    while ((watch.placing || needs_fence(ALL)) && place_soon(ALL))
+        ;
+    atomic_store_explicit(&ag_watch_state.on, false, memory_order_seq_cst);
+    ag_watch_never();
+}
+
+/* Nobody has a pass while it ends, so all work waits until what is due is placed. So does another
+ * thread that ends it. */
 void ag_watch_end(const char *why)
 {
     if (!ag_watch_is_on())
         return;
     ag_lock_take(&watch.lock);
-    if (ag_watch_is_on()) {
+    if (!watch.ending) {
+        watch.ending = true;
         close_all();
-        atomic_store_explicit(&ag_watch_state.on, false, memory_order_seq_cst);
         ag_stats_add(AG_STAT_WATCH_ENDED, 1);
         ag_log_debug("streams are not watched any more: %s", why);
     }
-    while (needs_fence(ALL) && place_soon(ALL))
-        ;
-    ag_watch_never();
+    finish();
     ag_lock_release(&watch.lock);
 }
 
@@ -410,7 +420,7 @@ void ag_watch_end(const char *why)
 /* With the lock held, inside the capture guard. */
 static enum ag_watch_free make_due(struct ag_context *context)
 {
-    if (!ag_watch_is_on())
+    if (watch.ending)
         return AG_WATCH_OFF;
     atomic_store_explicit(&ag_watch_state.owner, context, memory_order_relaxed);
     close_all();
@@ -436,6 +446,8 @@ enum ag_watch_free ag_watch_freed(struct ag_context *context)
     free = make_due(context);
     ag_lock_release(&watch.lock);
     ag_capture_guard_leave();
+    if (free == AG_WATCH_OFF)
+        ag_watch_end("it ends already");
     return free;
 }
 
@@ -512,6 +524,6 @@ void ag_watch_begin_child(void)
     ag_watch_own->is_open = false;
     atomic_store_explicit(&ag_watch_own->pass, NONE, memory_order_relaxed);
     forget_all();
-    if (!ag_watch_is_on())
-        ag_watch_never();
+    if (watch.ending || !ag_watch_is_on())
+        finish();
 }

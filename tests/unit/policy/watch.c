@@ -28,6 +28,9 @@ static struct ag_context context;
 static char calls[4096];
 static size_t n_calls;
 static bool refuses, quiet, frees_inside;
+static void (*meets_inside)(void); /* what another thread does meanwhile */
+static pthread_t met;
+static _Atomic bool has_met; /* that has returned */
 static _Atomic int inside;
 
 /* --- what watch.c calls --- */
@@ -59,6 +62,13 @@ static void add_call(const char *word, unsigned stream)
     CHECK(n_calls < sizeof(calls));
 }
 
+static void *meet(void *unused)
+{
+    meets_inside();
+    atomic_store(&has_met, true);
+    return unused;
+}
+
 /* One thread at a time places, without a lock, so that frees go on meanwhile. */
 static CUresult called(const char *word, unsigned stream)
 {
@@ -67,6 +77,11 @@ static CUresult called(const char *word, unsigned stream)
     if (frees_inside) {
         frees_inside = false;
         CHECK(ag_watch_freed(&context) == AG_WATCH_DUE);
+    }
+    if (meets_inside && *word == 'C') {
+        OK(pthread_create(&met, NULL, meet, NULL));
+        OK(usleep(20000));
+        CHECK(!has_met);
     }
     atomic_fetch_sub(&inside, 1);
     return refuses && *word != 'S' ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
@@ -413,6 +428,40 @@ static void watching_ends_behind_the_event(void)
     CALLS("w1 R1 w1 W w2 ");
 }
 
+static void end_again(void)
+{
+    ag_watch_end("the other thread says so");
+    CHECK(!ag_watch_is_due(&context));
+}
+
+static void free_at_the_end(void)
+{
+    EXPECT(AG_WATCH_OFF, ag_watch_freed(&context));
+    CHECK(!ag_watch_is_due(&context));
+}
+
+static void end_beside(void (*what)(void))
+{
+    work(1);
+    free_memory(AG_WATCH_DUE);
+    meets_inside = what;
+    ag_watch_end("the test says so");
+    OK(pthread_join(met, NULL));
+    CALLS("w1 C W ");
+    CHECK(ag_stats_counter(AG_STAT_WATCH_ENDED) == 1);
+}
+
+static void who_ends_it_too_waits(void)
+{
+    end_beside(end_again);
+}
+
+/* Its fence would be by the same event, and the counts of the two would mix. */
+static void who_frees_as_it_ends_waits(void)
+{
+    end_beside(free_at_the_end);
+}
+
 static void a_context_takes_all_with_it(void)
 {
     work(1);
@@ -682,6 +731,8 @@ int main(void)
         children_start_afresh,
         threads_meet,
         nobody_passes_what_is_due,
+        who_ends_it_too_waits,
+        who_frees_as_it_ends_waits,
     };
 
     context.handle = (CUcontext)0x10;
