@@ -201,18 +201,24 @@ static void end_replay(const char *why)
 }
 
 /* Somebody can call the driver without our noticing: from now on nothing is withheld, and frees
- * wait for no work to order them. */
+ * wait for no work to order them. Another thread may be at that already, and not have done it. */
 static void end(const char *why)
 {
+    static _Thread_local bool ends;
     int depth = ag_entry_depth, saved_errno = errno;
+    bool first = !atomic_exchange(&over, true);
 
-    if (atomic_exchange(&over, true))
+    if (ends) /* what it calls looks something up */
         return;
+    ends = true;
     ag_entry_depth = 1;
-    if (ag_replay_on())
+    if (ag_replay_on() && first)
         end_replay(why);
+    else if (ag_replay_on())
+        ag_replay_stop();
     ag_watch_end(why);
     ag_entry_depth = depth;
+    ends = false;
     errno = saved_errno;
 }
 

@@ -38,7 +38,7 @@ _Atomic int ag_entry_replay = AG_REPLAY_NEW;
 _Atomic uint32_t ag_replay_withheld;
 _Atomic uint64_t ag_copies_epoch;
 
-static unsigned starts, flushes, forgets, exits, submits;
+static unsigned starts, flushes, forgets, exits, submits, watch_ends;
 struct ag_watch_state ag_watch_state;
 struct ag_watch_thread ag_watch_stranger = {.pass = AG_WATCH_ALL};
 _Thread_local struct ag_watch_thread *ag_watch_own = &ag_watch_stranger;
@@ -116,7 +116,7 @@ void ag_replay_forget_code(enum ag_flush why)
 
 bool ag_replay_on(void)
 {
-    return ag_entry_replays();
+    return ag_entry_replays() && !exits;
 }
 
 bool ag_bypass_find(enum ag_bypass_verdict (*judge)(const char *symbol),
@@ -144,6 +144,7 @@ void ag_watch_submits(CUstream stream, bool per_thread)
 void ag_watch_end(const char *why)
 {
     CHECK(why && ag_entry_depth == 1);
+    watch_ends++;
     ag_watch_state.on = false;
     atomic_store(&ag_watch_stranger.pass, AG_WATCH_ALL);
 }
@@ -490,6 +491,7 @@ static void reserve(void)
     CHECK(ag_trampoline_of_address(first_too_many) == first_too_many);
     CHECK(ag_trampoline_of_name("cuNobodyKnows", first_too_many) == first_too_many);
     CHECK(exits == 1 && ag_trampoline_over() && !ag_entry_depth);
+    CHECK(watch_ends == 2); /* which waits if another thread's has not returned */
     CHECK(ag_trampoline_of_name("cuNobodyKnows", &unknown[3]) == given[0][3]);
 }
 
