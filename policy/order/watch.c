@@ -187,7 +187,6 @@ struct task {
     struct ag_context *context;
     uintptr_t stream; /* an event is recorded there; NONE: a barrier is placed */
     bool wait_only;   /* all streams are to wait for the event that was recorded before */
-    bool in_capture;  /* one is about to begin: the guard is closed already */
     uint64_t n_left;
 };
 
@@ -231,14 +230,11 @@ static CUresult call_driver(const struct task *task)
     return task->stream == NONE ? place_barrier(task) : record_on(task);
 }
 
-/* While `placing`. False: a capture is open, and nothing was placed. */
-static bool place(const struct task *task)
+/* While `placing`, inside the capture guard or by whom it is closed for. */
+static void place(const struct task *task)
 {
-    CUresult result;
+    CUresult result = call_driver(task);
 
-    if (!task->in_capture && !ag_capture_guard_enter())
-        return false;
-    result = call_driver(task);
     if (result == CUDA_SUCCESS && !task->wait_only) {
         atomic_fetch_add_explicit(&task->context->barrier.requested, 1, memory_order_seq_cst);
         atomic_fetch_add_explicit(&task->context->barrier.placed, 1, memory_order_seq_cst);
@@ -247,9 +243,6 @@ static bool place(const struct task *task)
      * device nothing is left to be ordered. */
     if (result != CUDA_SUCCESS)
         (void)ag_fence_wait_context(task->context);
-    if (!task->in_capture)
-        ag_capture_guard_leave();
-    return true;
 }
 
 /* With the lock held, which is let go while another thread places. Nobody submits from then on. */
@@ -265,60 +258,63 @@ static void begin_placing(void)
     watch.placing = true;
 }
 
-/* What work on `stream` needs; frees from now on make the next fence due. False: nothing. */
-static bool next_task(uintptr_t stream, struct task *task)
+static bool needs_fence(uintptr_t stream)
 {
+    return atomic_load_explicit(&ag_watch_state.due, memory_order_relaxed) ||
+           (watch.behind != NONE && watch.behind != stream);
+}
+
+/* What work on `stream` needs, which needs something; frees from now on make the next fence due. */
+static struct task next_task(uintptr_t stream)
+{
+    struct task task = {
+        .context = atomic_load_explicit(&ag_watch_state.owner, memory_order_relaxed),
+        .n_left = watch.n_left,
+    };
     uintptr_t streams = get_active();
     bool is_due = atomic_load_explicit(&ag_watch_state.due, memory_order_relaxed);
     bool alone = (streams == stream || stream == NO_WORK) && streams != ALL && streams != NONE;
 
-    *task =
-        (struct task){.context = atomic_load_explicit(&ag_watch_state.owner, memory_order_relaxed),
-                      .n_left = watch.n_left};
-    if (is_due)
-        task->stream = alone ? streams : NONE;
-    else if (stream != NO_WORK)
-        task->wait_only = watch.behind != NONE && watch.behind != stream;
+    task.wait_only = !is_due;
+    if (is_due && alone)
+        task.stream = streams;
     atomic_store_explicit(&ag_watch_state.being_placed, is_due, memory_order_seq_cst);
     atomic_store_explicit(&ag_watch_state.due, false, memory_order_seq_cst);
-    return is_due || task->wait_only;
+    return task;
 }
 
-static void note_placed(const struct task *task, bool placed)
+static void note_placed(const struct task *task)
 {
-    if (!placed) {
-        if (!task->wait_only)
-            atomic_store_explicit(&ag_watch_state.due, true, memory_order_release);
-        return;
-    }
     watch.behind = task->stream;
     if (!task->wait_only)
         forget(task->n_left);
+    atomic_store_explicit(&ag_watch_state.being_placed, false, memory_order_seq_cst);
+}
+
+/* With the lock held, which is let go meanwhile. */
+static void do_task(struct task task)
+{
+    ag_lock_release(&watch.lock);
+    place(&task);
+    ag_lock_take(&watch.lock);
+    note_placed(&task);
 }
 
 /* Places what work on `stream` needs, with the lock held before and after. False: in a capture. */
 static bool place_for(uintptr_t stream, bool in_capture)
 {
-    struct task task;
-    bool placed = true;
+    bool can = true, needs;
 
     begin_placing();
-    if (next_task(stream, &task)) {
-        task.in_capture = in_capture;
-        ag_lock_release(&watch.lock);
-        placed = place(&task);
-        ag_lock_take(&watch.lock);
-        note_placed(&task, placed);
-        atomic_store_explicit(&ag_watch_state.being_placed, false, memory_order_seq_cst);
-    }
+    needs = needs_fence(stream == NO_WORK ? watch.behind : stream);
+    if (needs && !in_capture)
+        can = ag_capture_guard_enter(); /* first: what is due stays so where it cannot be placed */
+    if (needs && can)
+        do_task(next_task(stream));
+    if (needs && can && !in_capture)
+        ag_capture_guard_leave();
     watch.placing = false;
-    return placed;
-}
-
-static bool needs_fence(uintptr_t stream)
-{
-    return atomic_load_explicit(&ag_watch_state.due, memory_order_relaxed) ||
-           (watch.behind != NONE && watch.behind != stream);
+    return can;
 }
 
 /* The same as place_for(). A capture that is about to begin has closed the guard, and its thread

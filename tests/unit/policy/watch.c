@@ -686,6 +686,35 @@ static void nobody_passes_what_is_due(void)
     CHECK_SAID(!crowd.n_passed, "%u of %d times a thread passed", crowd.n_passed, N_ITERATIONS);
 }
 
+/* A capture is open, so nobody can place what is due: it stays due for whoever asks. */
+static _Atomic unsigned n_trying;
+
+static void *try_to_place(void *unused)
+{
+    ag_watch_place(&context);
+    atomic_fetch_sub(&n_trying, 1);
+    return unused;
+}
+
+static void what_cannot_be_placed_stays_due(void)
+{
+    pthread_t threads[N_THREADS];
+    unsigned n_missed = 0;
+
+    work(1);
+    free_memory(AG_WATCH_DUE);
+    ag_captures_open++;
+    n_trying = N_THREADS;
+    for (int i = 0; i < N_THREADS; i++)
+        OK(pthread_create(&threads[i], NULL, try_to_place, NULL));
+    while (atomic_load(&n_trying))
+        n_missed += !ag_watch_is_due(&context);
+    for (int i = 0; i < N_THREADS; i++)
+        OK(pthread_join(threads[i], NULL));
+    ag_captures_open--;
+    CHECK_SAID(!n_missed, "not due %u times", n_missed);
+}
+
 /* --- all of them --- */
 
 static void in_a_process(void (*scenario)(void))
@@ -731,6 +760,7 @@ int main(void)
         children_start_afresh,
         threads_meet,
         nobody_passes_what_is_due,
+        what_cannot_be_placed_stays_due,
         who_ends_it_too_waits,
         who_frees_as_it_ends_waits,
     };
