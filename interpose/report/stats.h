@@ -330,9 +330,15 @@ static inline void ag_level_add(struct ag_level *level, uint64_t amount)
     ag_raise_to(&level->peak, now);
 }
 
+/* Never below 0: two threads may have waited for the same bytes. */
 static inline void ag_level_subtract(struct ag_level *level, uint64_t amount)
 {
-    atomic_fetch_sub_explicit(&level->current, amount, memory_order_relaxed);
+    uint64_t now = atomic_load_explicit(&level->current, memory_order_relaxed);
+
+    while (!atomic_compare_exchange_weak_explicit(&level->current, &now,
+                                                  now > amount ? now - amount : 0,
+                                                  memory_order_relaxed, memory_order_relaxed))
+        ;
 }
 
 static inline uint64_t ag_level_current(struct ag_level *level)

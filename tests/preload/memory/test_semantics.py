@@ -28,6 +28,12 @@ class Semantics(Case):
     def test_threads(self):
         self.same(program('preload_threads'), variants=EVERY, seeds=SEEDS)
 
+    def test_threads_that_wait_for_the_same_frees(self):
+        bounded = {'ALLOGRAFT_POLICY': 'pool', 'ALLOGRAFT_CACHE': '0', 'ALLOGRAFT_SLAB': '0',
+                   'ALLOGRAFT_PENDING': '64K'}
+        for _, result in self.same(program('preload_threads'), variants=[bounded]):
+            self.assertLess(result.report()['frees']['pending_peak_bytes'], 1 << 30)
+
     def test_after_an_error(self):
         self.same([program('preload_edges'), 'broken'], settings={'SIM_VIOLATION': 'count'}, quiet=False)
 

@@ -53,6 +53,9 @@ static void keeps_levels(void)
     CHECK(ag_level_current(&level) == 90 && level.peak == 150);
     ag_level_add(&level, 61);
     CHECK(level.peak == 151);
+    ag_level_subtract(&level, 151);
+    ag_level_subtract(&level, 100); /* of the same */
+    CHECK(ag_level_current(&level) == 0);
 }
 
 static void keeps_places_apart(void)
