@@ -266,6 +266,15 @@ static struct ag_context *find_referred(CUcontext handle)
     return context;
 }
 
+/* Waits for the work of other contexts. It is in the table by then: any thread that finds it. */
+static void finish_entering(struct ag_context *context)
+{
+    if (!atomic_load_explicit(&context->entering, memory_order_acquire))
+        return;
+    ag_free_context_entered();
+    atomic_store_explicit(&context->entering, false, memory_order_release);
+}
+
 /* A new context of that handle. What another thread has entered meanwhile; NULL on failure. */
 static struct ag_context *enter_new(CUcontext handle, int device, bool retained, bool *ret_is_new)
 {
@@ -279,10 +288,11 @@ static struct ag_context *enter_new(CUcontext handle, int device, bool retained,
     /* After a reset the primary context comes back under its old handle, still referenced. */
     fresh->primary_references = !retained && row->primary == handle;
     fresh->unreferenced = false;
+    atomic_store_explicit(&fresh->entering, true, memory_order_relaxed);
     context = insert(fresh, handle, retained);
     *ret_is_new = context == fresh;
     if (*ret_is_new)
-        ag_free_context_entered();
+        finish_entering(fresh);
     return context;
 }
 
@@ -305,10 +315,13 @@ struct ag_context *ag_context_enter(CUcontext handle, int device)
 /* What another thread has entered may have no reference any more when it is looked for again. */
 void ag_context_primary_retained(CUcontext handle, int device)
 {
+    struct ag_context *found = NULL;
     bool is_new = false;
 
-    while (!is_new && !find_referred(handle) && enter_new(handle, device, true, &is_new))
+    while (!is_new && !(found = find_referred(handle)) && enter_new(handle, device, true, &is_new))
         ;
+    if (found) /* the thread that entered it may still be waiting */
+        finish_entering(found);
 }
 
 __attribute__((noinline)) static struct ag_context *meet(CUcontext handle, unsigned generation)

@@ -59,6 +59,7 @@ struct ag_context {
     _Atomic bool leaving;                /* nobody visits it any more */
     _Atomic bool has_nonblocking_stream; /* ever: work of a destroyed stream may still run */
     _Atomic unsigned attached;           /* by cuCtxAttach, and not detached since */
+    _Atomic bool entering;               /* others' work is yet to be waited for */
     unsigned primary_references;         /* of a primary context; under the table's lock */
     bool unreferenced;                   /* the last one is being given back; likewise */
 

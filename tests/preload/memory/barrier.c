@@ -97,6 +97,31 @@ static void two_threads(CUdeviceptr other, CUstream stream)
     OK(pthread_join(pins, NULL));
 }
 
+static void *retain(void *unused)
+{
+    CUcontext second;
+
+    OK(cuDevicePrimaryCtxRetain(&second, 1));
+    return unused;
+}
+
+/* Two threads begin to use a second device: whoever comes later must not use it, either, before
+ * what a free on the first one has waited for natively. */
+static void two_retain(CUdeviceptr other, CUstream stream)
+{
+    pthread_t ends, retains;
+
+    launch_spin(stream, &may_end);
+    OK(pthread_create(&ends, NULL, end_soon, NULL));
+    OK(cuMemFree(other));
+    OK(pthread_create(&retains, NULL, retain, NULL));
+    (void)usleep(30000);
+    (void)retain(NULL);
+    say("the kernel has %s", atomic_load(&may_end) ? "ended" : "not ended");
+    OK(pthread_join(ends, NULL));
+    OK(pthread_join(retains, NULL));
+}
+
 int main(int argc, char **argv)
 {
     const char *way = argc > 1 ? argv[1] : "pinned";
@@ -107,6 +132,10 @@ int main(int argc, char **argv)
     OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     /* Something to free before the host memory exists: that free may stay ordered. */
     OK(cuMemAlloc(&other, 4096));
+    if (strcmp(way, "two-retain") == 0) {
+        two_retain(other, stream);
+        return 0;
+    }
     if (strcmp(way, "two-threads") == 0) {
         two_threads(other, stream);
         return 0;

@@ -42,6 +42,7 @@ class Order(Case):
 
     def test_the_second_thread_that_could_see_it_waits_too(self):
         self.same([program('preload_barrier'), 'two-threads'])
+        self.same([program('preload_barrier'), 'two-retain'], settings={'SIM_DEVICES': '2'})
 
     def test_queries_after_a_free(self):
         self.same(program('preload_queries'), variants=EXACT, seeds=SEEDS)
