@@ -29,16 +29,22 @@ static bool has_completed_wait(CUresult result, bool pending)
         result = ag_cu.symbol(__VA_ARGS__); \
     } while (--asks && has_completed_wait(result, pending))
 
-#define ASKED_AGAIN(symbol, parameters, ...) \
-    AG_ENTRY CUresult symbol parameters      \
-    {                                        \
-        unsigned asks = MOST_ASKS;           \
-        CUresult result;                     \
-        bool pending;                        \
-                                             \
-        AG_ENTER(symbol, __VA_ARGS__);       \
-        ASK_THE_DRIVER(symbol, __VA_ARGS__); \
-        return ag_entry_leave(result);       \
+/* Where an answer is an error of earlier work, nothing more may be withheld. */
+static CUresult replied(CUresult result)
+{
+    return ag_entry_replays_now() ? ag_replay_late(result) : result;
+}
+
+#define ASKED_AGAIN(symbol, parameters, ...)    \
+    AG_ENTRY CUresult symbol parameters         \
+    {                                           \
+        unsigned asks = MOST_ASKS;              \
+        CUresult result;                        \
+        bool pending;                           \
+                                                \
+        AG_ENTER(symbol, __VA_ARGS__);          \
+        ASK_THE_DRIVER(symbol, __VA_ARGS__);    \
+        return ag_entry_leave(replied(result)); \
     }
 
 ASKED_AGAIN(cuEventQuery, (CUevent event), event)
@@ -61,11 +67,6 @@ ASKED_AGAIN(cuEventElapsedTime_v2, (float *milliseconds, CUevent start, CUevent 
         ASK_THE_DRIVER(symbol, stream);                                  \
         return ag_entry_leave(replied(result));                          \
     }
-
-static CUresult replied(CUresult result)
-{
-    return ag_entry_replays_now() ? ag_replay_late(result) : result;
-}
 
 STREAM_ASKED(cuStreamQuery, false)
 STREAM_ASKED(cuStreamQuery_ptsz, true)

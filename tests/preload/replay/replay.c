@@ -664,7 +664,21 @@ static void spinning(void)
 
 /* ---- errors ---- */
 
-static void faulting(bool released)
+/* An event tells of the fault, while more work is withheld. */
+static void ask_event(CUstream stream)
+{
+    CUevent event;
+
+    OK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    (void)cuEventRecord(event, stream); /* this, and what follows, may tell of it already */
+    for (unsigned i = 0; i < 3; i++)
+        (void)step_to(state, kernel_step, stream, i, i % 2 ? i : 8 * 31 + i);
+    while (cuEventQuery(event) == CUDA_ERROR_NOT_READY)
+        ;
+    SAY_CODE("launch", step_to(state, kernel_step, stream, 3, 3));
+}
+
+static void faulting(const char *way)
 {
     CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
     CUdeviceptr p;
@@ -674,8 +688,10 @@ static void faulting(bool released)
     tell("before");
     part_of_iteration(stream, 7, 0, 5);
     OK(step_to(0x1234000, kernel_step, stream, 5, 5));
-    if (released) /* which may tell of the fault already */
+    if (!strcmp(way, "released")) /* which may tell of the fault already */
         (void)step_to(state, kernel_other, stream, 5, 5);
+    if (!strcmp(way, "asked"))
+        ask_event(stream);
     SAY_CODE("synchronise", cuStreamSynchronize(stream));
     SAY_CODE("launch", step_to(state, kernel_step, stream, 0, 0));
     SAY_CODE("launch", step_to(state, kernel_step, stream, 1, 1));
@@ -1454,7 +1470,7 @@ int main(int argc, char **argv)
     if (!strcmp(part, "threads"))
         by_threads(!strcmp(more, "shared") || !strcmp(more, "turns"), !strcmp(more, "turns"));
     else if (!strcmp(part, "faulting"))
-        faulting(!strcmp(more, "released"));
+        faulting(more);
     else if (!strcmp(part, "flushing"))
         return flushing(more);
     else if (!strcmp(part, "ending"))

@@ -209,7 +209,7 @@ class Replay(Case):
     # --- errors ---
 
     def test_a_kernel_that_faults(self):
-        for way in ('', 'released'):
+        for way in ('', 'released', 'asked'):
             for _, result in self.part('faulting', way, quiet=False,
                                        settings={'SIM_VIOLATION': 'count'}):
                 self.assertIn('synchronise: 700', result.out)
