@@ -37,7 +37,7 @@ enum {
 };
 
 /* What is to be done beside flushing. Work, or what may be, is watched. */
-enum kind { KIND_PLAIN, KIND_CODE, KIND_WORK, KIND_MEMORY };
+enum kind { KIND_PLAIN, KIND_REFERENCE, KIND_CODE, KIND_WORK, KIND_MEMORY };
 
 static const struct listed {
     const char *name;
@@ -101,11 +101,16 @@ static bool changes_what_graphs_name(unsigned number)
     return kind_of(number) == KIND_MEMORY || kind_of(number) == KIND_CODE;
 }
 
+static bool ends_replay(unsigned number)
+{
+    return kind_of(number) == KIND_REFERENCE;
+}
+
 /* Does every call concern us, withheld work or not? */
 static bool always_enters(unsigned number)
 {
     return (may_be_work(number) && ag_watch_is_on()) ||
-           (changes_what_graphs_name(number) && ag_entry_replays());
+           ((changes_what_graphs_name(number) || ends_replay(number)) && ag_entry_replays());
 }
 
 /* Does the program need the trampoline, as things are set? */
@@ -138,8 +143,17 @@ static void *real_of(unsigned number)
     return started ? fill(number, real) : real;
 }
 
+static void end_replay(const char *why)
+{
+    ag_log_warn("%s: graph replay is off", why);
+    ag_stats_replay(why);
+    ag_replay_stop();
+}
+
 static void before(unsigned number)
 {
+    if (ends_replay(number) && ag_replay_on())
+        end_replay("graphs cannot have kernels that read textures or surfaces by reference");
     if (may_be_work(number))
         ag_watch_work(CU_STREAM_PER_THREAD, true); /* of whatever stream */
     if (kind_of(number) == KIND_CODE && ag_entry_replays())
@@ -191,13 +205,6 @@ void ag_trampoline_index(void)
         note_address(ag_driver_symbol(no_trampoline[i]), NO_TRAMPOLINE);
     ag_addresses_sort(by_address, n_by_address);
     ag_trampoline_look_around();
-}
-
-static void end_replay(const char *why)
-{
-    ag_log_warn("%s: graph replay is off", why);
-    ag_stats_replay(why);
-    ag_replay_stop();
 }
 
 /* Somebody can call the driver without our noticing: from now on nothing is withheld, and frees

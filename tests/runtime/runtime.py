@@ -192,7 +192,7 @@ def test(options, directory):
         hooked = always | early | (launches if watched or replayed or "ALLOGRAFT_PREFETCH" in settings else set())
         hooked |= (work if watched or replayed else set()) | (graphs if replayed else set())
         hooked |= waits if "ALLOGRAFT_WAITS" in settings else set()
-        passed = trampolines(options.hooks, "|_WORK|_MEMORY|_CODE" if replayed else "_WORK|_MEMORY")
+        passed = trampolines(options.hooks, "|_WORK|_MEMORY|_CODE|_REFERENCE" if replayed else "_WORK|_MEMORY")
         if not replayed and not watched:
             passed = set()
         check(run.status == 0, f"the program ended with {run.status}\n{run.output}{run.errors}")

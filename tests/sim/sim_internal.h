@@ -660,6 +660,8 @@ CUresult sim_kernel_work_init(struct sim_work *work, CUfunction handle, const un
                               void **extra);
 /* Is the code that the work was made for still loaded? */
 bool sim_code_loaded(const struct sim_kernel_work *kernel);
+/* May it read textures or surfaces by reference? */
+bool sim_code_has_references(const struct sim_kernel_work *kernel);
 void sim_free_context_modules(CUcontext ctx);
 bool sim_function_in(CUfunction function, CUcontext ctx);
 CUcontext sim_function_context(CUfunction function);

@@ -60,6 +60,16 @@ class Work(Case):
             with self.subTest(part=name):
                 self.part(name, 'blocking', variants=[SMALL], seeds=SEEDS[1:])
 
+    def test_references(self):
+        """What reads textures by reference must not be in a graph; what was until then may have been."""
+        for name in ('texture-reference', 'surface-reference'):
+            with self.subTest(part=name):
+                for _, result in self.part(name, 'nonblocking', variants=[HELD], quiet=False):
+                    replay = result.report()['replay']
+                    self.assertGreater(replay['replayed'], 5)
+                    self.assertEqual(replay['state'], 'unavailable')
+                    self.assertIn('graph replay is off', result.err)
+
     def test_recorded(self):
         """Where the only calls that end a segment are the waits."""
         for name in ('launches', 'copies'):

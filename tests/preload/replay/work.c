@@ -2,6 +2,7 @@
  * codes and bytes, whether the work is launched as graphs or not. Arguments: which part, and on
  * which stream ("null", "blocking", "nonblocking"). Codes that are no success are said where
  * they come. */
+#define CUDA_ENABLE_DEPRECATED
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,7 @@
 
 static CUfunction kernel_fold, kernel_nothing;
 static CUkernel kernel_fold_too; /* the other kind of handle */
+static CUmodule module;
 static CUstream stream;
 static CUdeviceptr block[4];
 static unsigned char *pinned[2], *pageable;
@@ -43,7 +45,6 @@ static void load(void)
                                    sizeof(uint32_t)};
     static const char image[64] = "any bytes";
     CUlibrary library;
-    CUmodule module;
 
     sim_register_kernel("fold", fold, 4, sizes);
     sim_register_kernel("nothing", nothing, 0, NULL);
@@ -562,6 +563,26 @@ static void bad_at_last(unsigned iteration)
     fold_into(kernel_fold, block[1], block[2], iteration);
 }
 
+/* --- textures and surfaces by reference, as programs made with CUDA 11 have them --- */
+
+static void texture_reference(unsigned iteration)
+{
+    CUtexref reference;
+
+    if (iteration == 5)
+        OK(cuModuleGetTexRef(&reference, module, "texture"));
+    fold_often(iteration);
+}
+
+static void surface_reference(unsigned iteration)
+{
+    CUsurfref reference;
+
+    if (iteration == 5)
+        OK(cuModuleGetSurfRef(&reference, module, "surface"));
+    fold_often(iteration);
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
@@ -579,7 +600,8 @@ int main(int argc, char **argv)
                  {"synchronous", synchronous_block},
                  {"synchronous-context", synchronous_context},
                  {"synchronous-device", synchronous_device},
-
+                 {"texture-reference", texture_reference},
+                 {"surface-reference", surface_reference},
                  {"bad", bad},
                  {"bad-at-last", bad_at_last}};
 

@@ -31,6 +31,7 @@ struct CUmod_st {
     CUlibrary library;
     CUmodule next; /* of the same library */
     CUmodule next_any;
+    bool has_references; /* to textures or surfaces, which somebody asked for */
 };
 
 struct CUlib_st {
@@ -365,6 +366,36 @@ CUresult cuModuleGetGlobal_v2(CUdeviceptr *p, size_t *bytes, CUmodule module, co
     if (!sim_handle_is(module, SIM_MODULE))
         return CUDA_ERROR_INVALID_HANDLE;
     return get_global(module, name, p, bytes);
+}
+
+/* Textures and surfaces by reference: any name is one. What they are bound to is not modelled. */
+static CUresult get_reference(void **ret_reference, CUmodule module, const char *name)
+{
+    if (!ret_reference || !name)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!sim_handle_is(module, SIM_MODULE))
+        return CUDA_ERROR_INVALID_HANDLE;
+    module->has_references = true;
+    *ret_reference = module;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuModuleGetTexRef(CUtexref *ret_reference, CUmodule module, const char *name)
+{
+    SIM_ENTER(SIM_NEEDS_CONTEXT);
+    return get_reference((void **)ret_reference, module, name);
+}
+
+CUresult cuModuleGetSurfRef(CUsurfref *ret_reference, CUmodule module, const char *name)
+{
+    SIM_ENTER(SIM_NEEDS_CONTEXT);
+    return get_reference((void **)ret_reference, module, name);
+}
+
+bool sim_code_has_references(const struct sim_kernel_work *work)
+{
+    return work->function && sim_handle_is(work->function, SIM_FUNCTION) &&
+           work->function->module->has_references;
 }
 
 /* ---- libraries ---- */

@@ -156,6 +156,10 @@ void sim_graph_check_named(CUgraph graph)
 
         if (node->work.kind == SIM_WORK_CHILD)
             sim_graph_check_named(node->work.u.child);
+        if (node->work.kind == SIM_WORK_KERNEL && sim_code_has_references(&node->work.u.kernel))
+            sim_violation(NULL, 0, 0, NULL,
+                          "a launch of a graph with a kernel that may read texture or surface "
+                          "references, which is undefined");
         find_named(&node->work, block);
         for (unsigned j = 0; j < SIM_NAMED; j++) {
             if (node->named[j] && (!block[j] || block[j]->id != node->named[j]))

@@ -1,4 +1,5 @@
 /* graphs.c: graphs made by hand: nodes of each kind, updates and their limits, memory nodes. */
+#define CUDA_ENABLE_DEPRECATED
 #include "sim_test.h"
 
 static struct test test;
@@ -464,6 +465,39 @@ static void test_stack(void)
     OK(cuGraphDestroy(graph));
 }
 
+/* Kernels of a module that textures are bound to by reference: not in graphs. */
+static void test_references(void)
+{
+    static const char image[64] = "any bytes";
+    const unsigned before = sim_violations();
+    unsigned bytes = 0;
+    void *args[] = {&bytes};
+    CUDA_KERNEL_NODE_PARAMS params;
+    CUtexref reference;
+    CUfunction deep;
+    CUmodule module;
+    CUgraphNode node;
+    CUgraph graph;
+    CUgraphExec exec;
+
+    OK(cuModuleLoadData(&module, image));
+    OK(cuModuleGetFunction(&deep, module, "deep"));
+    params = kernel_params(deep, args);
+    OK(cuGraphCreate(&graph, 0));
+    OK(cuGraphAddKernelNode(&node, graph, NULL, 0, &params));
+    OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+    run(exec);
+    CHECK(sim_violations() == before);
+    OK(cuModuleGetTexRef(&reference, module, "texture"));
+    OK(cuLaunchKernel(deep, 1, 1, 1, 1, 1, 1, 0, stream, args, NULL));
+    CHECK(sim_violations() == before);
+    run(exec);
+    CHECK(sim_violations() == before + 1 && strstr(sim_last_violation(), "reference"));
+    OK(cuGraphExecDestroy(exec));
+    OK(cuGraphDestroy(graph));
+    OK(cuModuleUnload(module));
+}
+
 int main(void)
 {
     test_open(&test, 0);
@@ -482,6 +516,7 @@ int main(void)
     CHECK(sim_violations() == 0);
     test_memory();
     test_stack();
+    test_references();
     OK(cuMemFree(p));
     OK(cuMemFree(q));
     CHECK(sim_bytes_in_use(0) == 0);
