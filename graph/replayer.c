@@ -216,12 +216,22 @@ void ag_replay_allocates(CUstream handle, bool per_thread)
         flush(stream, AG_FLUSH_UNRECORDED);
 }
 
+/* Is replay off? Its end may have left work of the thread's own stream on the proxy of that: it
+ * comes first. */
+static bool is_over(enum ag_flush why)
+{
+    if (ag_replay_on())
+        return false;
+    ag_replay_flush_thread(why);
+    return true;
+}
+
 void ag_replay_flush_stream(CUstream handle, bool per_thread, enum ag_flush why)
 {
     struct ag_stream *stream;
 
     handle = ag_replay_stream(handle, per_thread);
-    if (!ag_replay_on() || ag_replay_is_on_fast_path(handle) || ag_stream_update_fast_path(handle))
+    if (is_over(why) || ag_replay_is_on_fast_path(handle) || ag_stream_update_fast_path(handle))
         return;
     stream = come_after(handle, why);
     if (stream && !atomic_load_explicit(&stream->backed_off, memory_order_acquire) &&
@@ -352,7 +362,7 @@ struct ag_stream *ag_replay_enter(CUstream handle, bool per_thread)
     struct ag_context *context;
     struct ag_stream *stream;
 
-    if (!ag_replay_on())
+    if (is_over(AG_FLUSH_OTHER_STREAM))
         return NULL;
     handle = ag_replay_stream(handle, per_thread);
     if (!is_sampled_again(handle) && (ag_replay_try_pass(handle) || try_fast_path(handle)))
@@ -572,11 +582,8 @@ void ag_replay_forget_code(enum ag_flush why)
 
 void ag_replay_stream_created(CUstream stream, unsigned flags, int priority)
 {
-    struct ag_context *context;
+    struct ag_context *context = ag_replay_on() ? ag_context_current() : NULL;
 
-    if (!ag_replay_on())
-        return;
-    context = ag_context_current();
     if (context && !ag_context_is_inside())
         ag_stream_announce(context, stream, !(flags & CU_STREAM_NON_BLOCKING), priority);
 }
@@ -592,13 +599,9 @@ static void retire(struct ag_stream *stream, bool context_gone)
         ag_stream_disown(stream);
         return;
     }
-    if (context_gone) {
-        ag_stream_retire(stream, true);
-        return;
-    }
-    if (enter_context(stream, &pushed))
+    if (!context_gone && enter_context(stream, &pushed))
         ag_segment_end(stream, true, AG_FLUSH_END);
-    ag_stream_retire(stream, false);
+    ag_stream_retire(stream, context_gone);
     ag_context_restore(pushed);
 }
 
@@ -637,10 +640,9 @@ static void retire_of(struct ag_stream *stream, void *data)
         retire(stream, true);
 }
 
+/* Whether replay is on or not: streams may be left from before its end. */
 void ag_replay_context_gone(struct ag_context *context)
 {
-    if (!ag_replay_on())
-        return;
     ag_stream_each(retire_of, context);
     ag_context_state_leave(context);
 }

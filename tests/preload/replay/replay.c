@@ -1,5 +1,6 @@
 /* Runs in loops in the way its first argument names, as replay expects it of programs or does not:
  * what each kernel did, how often and in which order, can be read off what this prints. */
+#define CUDA_ENABLE_DEPRECATED
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
@@ -747,6 +748,35 @@ static void unloading_by_another(void)
     }
 }
 
+static void *end_replay(void *unused)
+{
+    CUtexref reference;
+
+    (void)unused;
+    OK(cuCtxSetCurrent(shared_context));
+    OK(cuModuleGetTexRef(&reference, module_of_steps, "texture"));
+    return NULL;
+}
+
+/* Another thread ends replay, while this one has work outstanding on its own stream: what comes
+ * next, work or a query, comes behind it. */
+static void ended_by_another(bool asks)
+{
+    pthread_t thread;
+
+    OK(cuCtxGetCurrent(&shared_context));
+    iterations(CU_STREAM_PER_THREAD, 6);
+    part_of_iteration(CU_STREAM_PER_THREAD, 7, 0, SIGNAL_AT + 2);
+    OK(pthread_create(&thread, NULL, end_replay, NULL));
+    OK(pthread_join(thread, NULL));
+    while (asks && cuStreamQuery(CU_STREAM_PER_THREAD) == CUDA_ERROR_NOT_READY)
+        ;
+    if (asks)
+        say("signal: %u", *sign);
+    part_of_iteration(CU_STREAM_PER_THREAD, 7, SIGNAL_AT + 2, STEPS);
+    tell("ended");
+}
+
 /* A graph does not know of a stack that is larger since. */
 static void going_deeper(void)
 {
@@ -1471,6 +1501,8 @@ int main(int argc, char **argv)
         by_threads(!strcmp(more, "shared") || !strcmp(more, "turns"), !strcmp(more, "turns"));
     else if (!strcmp(part, "faulting"))
         faulting(more);
+    else if (!strcmp(part, "ended-by-another"))
+        ended_by_another(!strcmp(more, "asks"));
     else if (!strcmp(part, "flushing"))
         return flushing(more);
     else if (!strcmp(part, "ending"))

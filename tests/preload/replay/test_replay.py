@@ -92,6 +92,13 @@ class Replay(Case):
             for _, result in self.part('unloading-by-another', variants=[HELD], settings=settings):
                 self.assertEqual(bool(result.report()['replay']['withheld']), not settings)
 
+    def test_ended_by_another_thread(self):
+        for more in ('', 'asks'):
+            for _, result in self.part('ended-by-another', more, variants=[HELD], seeds=SEEDS, quiet=False):
+                replay = result.report()['replay']
+                self.assertEqual(replay['state'], 'unavailable')
+                self.assertGreater(replay['flushes']['end'], 0)
+
     def test_copies_between_devices(self):
         # What reaches the driver runs at once: the simulation knows no order between devices.
         for name in ('between', 'between-blocking'):
