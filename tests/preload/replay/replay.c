@@ -1221,16 +1221,17 @@ static void *iterations_on_shared(void *unused)
     return NULL;
 }
 
-/* Calls that natively wait for none of a stream's work, which another thread has submitted. */
-static void beside_a_full_queue(void)
+/* `n` calls that natively wait for none of a stream's work, which another thread has submitted:
+ * `make` makes one of them, with memory of another context. */
+static void beside_held_up(unsigned flags, const char *name, unsigned n,
+                           void (*make)(unsigned call, CUcontext other, const CUdeviceptr *there))
 {
     CUdeviceptr there[2];
     CUcontext other;
     pthread_t thread;
-    uint32_t word;
 
     is_of_program = true;
-    shared_stream = new_stream(CU_STREAM_NON_BLOCKING);
+    shared_stream = new_stream(flags);
     OK(cuCtxGetCurrent(&shared_context));
     OK(pthread_create(&thread, NULL, iterations_on_shared, NULL));
     OK(pthread_join(thread, NULL));
@@ -1238,61 +1239,56 @@ static void beside_a_full_queue(void)
     there[0] = new_state();
     there[1] = new_state();
     sim_inside("cuGraphLaunch", false, hold_up_until);
-    for (unsigned call = 0; call < 4; call++) {
+    for (unsigned call = 0; call < n; call++) {
         atomic_store(&is_let_go, false);
         OK(pthread_create(&thread, NULL, begin_iteration, (void *)(uintptr_t)call));
         OK(pthread_join(thread, NULL));
-        OK(cuCtxSetCurrent(call >= 2 ? shared_context : other));
-        if (call == 0)
-            OK(cuMemFree(there[0]));
-        else if (call == 3)
-            OK(cuCtxSynchronize_v2(other));
-        else if (call == 1)
-            OK(cuMemcpyHtoD(there[1], &call, sizeof(call)));
-        else
-            OK(cuMemcpyDtoH(&word, there[1], sizeof(word)));
+        make(call, other, there);
         atomic_store(&is_let_go, true);
         OK(cuCtxSetCurrent(shared_context));
         OK(cuStreamSynchronize(shared_stream));
-        say("call %u: %s", call, atomic_load(&was_late) ? "late" : "in time");
+        say("%s %u: %s", name, call, atomic_load(&was_late) ? "late" : "in time");
         tell("beside it");
     }
 }
 
-/* Copies within another context, which order nothing there. */
-static void copies_beside_a_full_queue(void)
+static void call_beside(unsigned call, CUcontext other, const CUdeviceptr *there)
 {
-    CUdeviceptr there[2];
-    CUcontext other;
-    pthread_t thread;
+    uint32_t word;
+
+    OK(cuCtxSetCurrent(call >= 2 ? shared_context : other));
+    if (call == 0)
+        OK(cuMemFree(there[0]));
+    else if (call == 3)
+        OK(cuCtxSynchronize_v2(other));
+    else if (call == 1)
+        OK(cuMemcpyHtoD(there[1], &call, sizeof(call)));
+    else
+        OK(cuMemcpyDtoH(&word, there[1], sizeof(word)));
+}
+
+static void beside_a_full_queue(void)
+{
+    beside_held_up(CU_STREAM_NON_BLOCKING, "call", 4, call_beside);
+}
+
+/* Within another context, which orders nothing there. */
+static void copy_within_other(unsigned call, CUcontext other, const CUdeviceptr *there)
+{
     uint32_t word = 7;
 
-    is_of_program = true;
-    shared_stream = new_stream(CU_STREAM_DEFAULT);
-    OK(cuCtxGetCurrent(&shared_context));
-    OK(pthread_create(&thread, NULL, iterations_on_shared, NULL));
-    OK(pthread_join(thread, NULL));
-    OK(cuCtxCreate(&other, NULL, 0, 0));
-    there[0] = new_state();
-    there[1] = new_state();
-    sim_inside("cuGraphLaunch", false, hold_up_until);
-    for (unsigned call = 0; call < 3; call++) {
-        atomic_store(&is_let_go, false);
-        OK(pthread_create(&thread, NULL, begin_iteration, (void *)(uintptr_t)call));
-        OK(pthread_join(thread, NULL));
-        OK(cuCtxSetCurrent(other));
-        if (call == 0)
-            OK(cuMemcpyDtoD(there[0], there[1], 64));
-        else if (call == 1)
-            OK(cuMemcpy(there[0], there[1], 64));
-        else
-            OK(cuMemcpy(there[1], (CUdeviceptr)(uintptr_t)&word, sizeof(word)));
-        atomic_store(&is_let_go, true);
-        OK(cuCtxSetCurrent(shared_context));
-        OK(cuStreamSynchronize(shared_stream));
-        say("copy %u: %s", call, atomic_load(&was_late) ? "late" : "in time");
-        tell("beside it");
-    }
+    OK(cuCtxSetCurrent(other));
+    if (call == 0)
+        OK(cuMemcpyDtoD(there[0], there[1], 64));
+    else if (call == 1)
+        OK(cuMemcpy(there[0], there[1], 64));
+    else
+        OK(cuMemcpy(there[1], (CUdeviceptr)(uintptr_t)&word, sizeof(word)));
+}
+
+static void copies_beside_a_full_queue(void)
+{
+    beside_held_up(CU_STREAM_DEFAULT, "copy", 3, copy_within_other);
 }
 
 /* Memory is freed while a context is current that it is not of, and somebody else has it next. */
