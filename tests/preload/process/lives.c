@@ -355,15 +355,18 @@ static void with_limit(int resource, rlim_t value)
 /* The root folder changes after CUDA was begun: no /dev/shm, no /proc, no folder for reports. */
 static void in_empty_root(bool before)
 {
+    int parent = open("/tmp", O_PATH | O_DIRECTORY | O_CLOEXEC);
     char folder[] = "/tmp/lives-XXXXXX";
 
-    if (!mkdtemp(folder) || (!before && (device_open(), false)))
+    if (parent < 0 || !mkdtemp(folder) || (!before && (device_open(), false)))
         _exit(98);
     say("chroot: %d", chroot(folder) ? errno : 0);
     OK(chdir("/"));
     if (before)
         device_open();
     work(2);
+    OK(unlinkat(parent, strrchr(folder, '/') + 1, AT_REMOVEDIR));
+    OK(close(parent));
 }
 
 static void *take_and_leave(void *context)
