@@ -8,6 +8,7 @@ import json
 import os
 import random
 import re
+import shutil
 import struct
 
 
@@ -51,6 +52,10 @@ class JobTest(CommandTest):
 
     def write_all(self, *reports):
         return [self.write(f"{i}.json", report) for i, report in enumerate(reports)]
+
+    def copies(self, path, n):
+        """The file and others like it, `n` in all."""
+        return [path, *(shutil.copy(path, f"{path}.{i}") for i in range(1, n))]
 
     def shown(self, *args):
         """What a command says that has nothing to complain of."""
@@ -159,6 +164,18 @@ class Several(JobTest):
         self.assertEqual((total["process"]["host"], total["process"]["elapsed_ns"]), ("several hosts", 7))
         self.assertEqual(total["app_pools"][0]["allocs"], 9)
         self.assertEqual(total["coverage"]["bypassing"], ["lib.so"])
+
+    def test_count_a_file_once(self):
+        files = self.write_all(rank(0), rank(1))
+        linked = os.path.join(self.folder, "linked.json")
+        os.symlink(files[0], linked)
+        for again in (files[0], os.path.join(self.folder, ".", "0.json"), linked):
+            result = allograft("report", "--json", *files, again)
+            self.assertEqual((result.returncode, result.stderr),
+                             (0, f"allograft: {again}: given twice, counted once\n"))
+            job = json.loads(result.stdout)
+            self.assertEqual([row["rank"] for row in job["processes"]], [0, 1])
+            self.assertEqual(job["total"]["devices"][0]["placements"]["pool"]["allocs"], 6)
 
     def test_with_devices_of_their_own(self):
         files = self.write_all(rank(0), rank(1, devices__0__name="e"), rank(2, devices__0__ordinal=40))
@@ -372,7 +389,7 @@ class Page(JobTest):
             self.assertIn(words, page.text)
         self.assertEqual(page.tags.count("path"), 2)
         # So many, of any length, keep the page small; more are counted.
-        page = self.page(report, *[trace] * 20)
+        page = self.page(report, *self.copies(trace, 20))
         self.assertEqual(page.tags.count("path"), 32)
         self.assertIn("4 more are not shown", page.text)
         self.assertLess(os.path.getsize(os.path.join(self.folder, "out.html")), 1 << 20)
@@ -636,7 +653,7 @@ class Malformed(JobTest):
                                            coverage__bypassing=[nasty], replay__state="unavailable",
                                            replay__reason=nasty, settings__0__value=nasty, version=nasty,
                                            rules=[{"text": nasty, "hits": 1, "bytes": 1}]))
-        for args in ((path,), (path, path), ("--json", path)):
+        for args in ((path,), self.copies(path, 2), ("--json", path)):
             self.assertNotRegex(self.shown("report", *args), r"[\x00-\x09\x0b-\x1f\x7f\x80-\x9f]")
 
     def test_large_numbers(self):
@@ -645,7 +662,7 @@ class Malformed(JobTest):
             process__elapsed_ns=most, cache__hits=most, devices__0__total_bytes=most, process__rank=(1 << 31) - 1,
             devices__0__placements__pool=dict.fromkeys(SAMPLE["devices"][0]["placements"]["pool"], most)
             | {"size_histogram": [{"up_to_bytes": most, "count": most}] * 300}))
-        for args in ((path,), [path] * 5, ("--json", path)):
+        for args in ((path,), self.copies(path, 5), ("--json", path)):
             self.assertRegex(self.shown("report", *args), "allograft")
 
 

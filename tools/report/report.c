@@ -281,13 +281,31 @@ static int report_path(const char *path, struct options *options)
     return status;
 }
 
-/* Reports all files or none: a sum without one of the ranks would look complete. */
+/* Is word `i` a file that one before it names, too, perhaps by another path? */
+static bool is_given_before(const struct options *options, int i)
+{
+    struct stat st, before;
+
+    if (stat(options->what[i], &st))
+        return false;
+    for (int k = 0; k < i; k++) {
+        if (!stat(options->what[k], &before) && st.st_dev == before.st_dev &&
+            st.st_ino == before.st_ino)
+            return true;
+    }
+    return false;
+}
+
+/* Reports all files or none: a sum without one of the ranks would look complete. Patterns of a
+ * shell overlap: a file counts once. */
 static int report_files(struct options *options)
 {
     int status = STATUS_OK;
 
     for (int i = 0; i < options->n_what; i++) {
-        if (add_report(NULL, AT_FDCWD, options->what[i], options, NULL))
+        if (is_given_before(options, i))
+            command_complain("%s: given twice, counted once", options->what[i]);
+        else if (add_report(NULL, AT_FDCWD, options->what[i], options, NULL))
             status = STATUS_FAILED;
     }
     if (status == STATUS_OK)
