@@ -143,19 +143,23 @@ graph_loop_checks() {
     check graph/loops-by-hand bound judge graph-loops hand_1000_us 'w <= 1.02 * n'
 }
 
-# beside_unguarded BOUND: the most that any replayed loop takes longer with the guard than without it. One process is 4 %
-# slower than the next, guard or not: the quickest of each way counts, and these differ by 1.2 % still.
+# beside_unguarded MEAN MOST: how many times as long the replayed loops take with the guard as without it, all in the
+# geometric mean and any of them. One process is 4 % slower than the next, guard or not: the quickest of each way counts.
+# These still differ by up to 4 % either way in a loop of ten milliseconds, so what the guard costs is told by the mean.
 beside_unguarded() {
     local way
     for way in learn unguarded; do
         python3 -IS "$HERE/medians.py" --least "$OUT/graph-$way".?.native -- "$OUT/graph-$way".?.with \
             >"$OUT/graph-$way-best" || return 1
     done
-    awk -v bound="$1" '$1 !~ /^learn_replayed_/ { next }
+    awk -v mean_bound="$1" -v most_bound="$2" '$1 !~ /^learn_replayed_/ { next }
         FNR == NR { off[$1] = $3; next }
-        { times = $3 / off[$1]; n++; if (times > most) { most = times; where = $1 } }
+        { times = $3 / off[$1]; sum += log(times); n++; if (times > most) { most = times; where = $1 } }
         END { if (!n) { print "not measured"; exit 1 }
-            printf "%.3f times without the guard at most, %s\n", most, where; exit !(most <= bound) }' \
+            mean = exp(sum / n)
+            printf "%.3f times as long as without the guard in the mean (wanted <= %s), %.3f at most (%s), %s\n",
+                mean, mean_bound, most, most_bound, where
+            exit !(mean <= mean_bound && most <= most_bound) }' \
         "$OUT/graph-unguarded-best" "$OUT/graph-learn-best"
 }
 
@@ -204,7 +208,7 @@ graph_learn_checks() {
 13 1000 40 1.30
 13 200 50 1.35
 13 20 200 1.5'
-    check graph/learn-guard bound beside_unguarded 1.02
+    check graph/learn-guard bound beside_unguarded 1.01 1.05
     # What the first graph of a process costs, for the programs that are too short for it.
     check graph/first-graph loop_in_turn graph-first "${REPLAY[@]}" -- first
 }
@@ -381,9 +385,10 @@ graph_framework_checks() {
         measures graph-py/torch-turns torch_in_turn graph-torch-turns ALLOGRAFT_GRAPH=priority:-1 turns
         if [[ -f $OUT/graph-torch-turns ]]; then
             # What the driver takes of such a host is little: where launches cost nothing and the device does nothing,
-            # the first two are 1.17 to 1.20 times as fast.
+            # the first two are 1.17 to 1.20 times as fast. Twelve processes, of which --quick has one, said 1.035 to
+            # 1.11 of the second.
             check graph-py/torch-gpt2 bound judge graph-torch-turns step_ms_gpt2_train_plain_to_marked 'w >= 1.02'
-            check graph-py/torch-mlp bound judge graph-torch-turns step_ms_mlp_train_plain_to_marked 'w >= 1.05'
+            check graph-py/torch-mlp bound judge graph-torch-turns step_ms_mlp_train_plain_to_marked 'w >= 1.02'
             check graph-py/torch-mlp-unwaited bound judge graph-torch-turns step_ms_mlp_unwaited_plain_to_marked 'w >= 1.02'
             check graph-py/torch-infer bound judge graph-torch-turns step_ms_gpt2_infer_plain_to_marked 'w >= 0.99'
             check graph-py/torch-resnet bound judge graph-torch-turns step_ms_resnet_infer_plain_to_marked 'w >= 1.02'
