@@ -5,11 +5,11 @@ import hashlib
 import re
 
 NATIVE, OURS, INK, FAINT, PAPER = "#8c6d1f", "#1a7f5a", "#1f2328", "#d1d9e0", "#ffffff"
-OTHERS = ["#0969da", "#bf3989", "#6e7781", "#953800", "#8250df", "#57606a"]
+OTHERS = ["#0969da", "#bf3989", "#6e7781", "#953800", "#8250df", "#1b7c83", "#cf222e"]
 DARK = {NATIVE: "#e3b341", OURS: "#3fb98a", INK: "#e6edf3", FAINT: "#3d444d", PAPER: "#0d1117",
         "#0969da": "#58a6ff", "#bf3989": "#f778ba", "#6e7781": "#8b949e", "#953800": "#f0883e", "#8250df": "#bc8cff",
-        "#57606a": "#c9d1d9"}
-MARKS = "oDs^vPX*"
+        "#1b7c83": "#39c5cf", "#cf222e": "#ff7b72"}
+MARKS = "oDs^vPX*<"
 
 
 def made_of(what):
@@ -108,18 +108,32 @@ def draw_times(rows, where, source, path):
     ended(drawing, [row[0] for row in rows], source, path)
 
 
+def look(i):
+    """The mark and the colour of a series: no two have both, and the first nine not even one."""
+    colours = [OURS, NATIVE] + OTHERS
+    return MARKS[(i + i // len(colours)) % len(MARKS)], colours[i % len(colours)]
+
+
+def ratio_ticks(low, high):
+    """What the axis names between two ratios: as many as do not run into each other."""
+    steps = (1,) if high / low > 2000 else (1, 2, 5) if high / low > 10 else (1, 1.5, 2, 3, 5, 7)
+    return [tick for power in range(-5, 5) for tick in (round(step * 10.0 ** power, 6) for step in steps)
+            if low <= tick <= high]
+
+
 def draw_ratios(rows, series, about, source, path):
     """rows: (label, a ratio or None for each of the series); the line is at 1."""
     drawing = began(len(rows))
     axes = drawing[2]
     axes.axvline(1, color=INK, linewidth=1)
     for i, name in enumerate(series):
+        mark, colour = look(i)
         points = [(row[i + 1], place) for place, row in zip(range(len(rows))[::-1], rows) if row[i + 1]]
-        axes.scatter([x for x, _ in points], [y for _, y in points], s=45, marker=MARKS[i % len(MARKS)], label=name,
-                     color=([OURS, NATIVE] + OTHERS)[i % (2 + len(OTHERS))], zorder=3)
+        axes.scatter([x for x, _ in points], [y for _, y in points], s=45, marker=mark, label=name,
+                     color=colour, zorder=3)
     shown = [value for row in rows for value in row[1:] if value]
     low, high = min(shown + [0.9]) / 1.2, max(shown + [1.1]) * 1.2
-    ticks = [tick for tick in (.01, .02, .05, .1, .2, .5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000) if low <= tick <= high]
+    ticks = ratio_ticks(low, high)
     axes.set_xlim(low, high)
     axes.set_xticks(ticks, [f"{tick:g}x" for tick in ticks])
     axes.set_xlabel(about)

@@ -201,7 +201,7 @@ class Page:
             lines.append([name[4:], seconds["native"].text(), *(self.way(name, seconds, ratios, way) for way in ways),
                           self.results.run_of(name)["tables"][name]["output"]])
         drawn = [(name[4:], *(ratios.get(way) for way in ways)) for name, _, ratios in rows]
-        self.charts["apps.svg"] = (chart.draw_ratios, drawn, ways, "whole run, times as fast as natively (logarithmic)")
+        self.charts["apps.svg"] = (chart.draw_ratios, drawn, ways, "whole run, times as fast\nas natively (logarithmic)")
         measured = [name for name, _, _ in rows]
         return markdown(lines) + "\n" + self.results.provenance(measured) + "\n\n" + self.means(rows, ways) + \
             ("\nNot measured; their output, or why there is none:\n\n" + "".join(left_out) if left_out else "") + \

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import math
 import os
 import shutil
 import subprocess
@@ -236,6 +237,27 @@ Between 3 us.
                                     ["c", "native", "-", "-", "-", "nobody can say"],
                                     ["b", "it ended with 3", "-", "-", "-", "nobody can say"]]))
         self.assertEqual(json.loads(self.results.written(run)), run)
+
+    # ---- charts ------------------------------------------------------------------------------
+
+    def test_series_are_told_apart(self):
+        import chart
+        looks = [chart.look(i) for i in range(40)]
+        self.assertEqual(len(set(looks)), 40)
+        for which in (0, 1):
+            self.assertEqual(len({look[which] for look in looks[:9]}), 9)
+        dark = [chart.DARK[colour] for _, colour in looks[:9]]
+        self.assertEqual(len(set(dark)), 9)
+
+    def test_ratios_on_an_axis_do_not_run_into_each_other(self):
+        import chart
+        for low, high in ((.0003, 35), (.004, 9), (.01, 12), (.1, 4), (.5, 5), (.75, 1.32), (.7, 2.7), (1e-5, 9e4)):
+            ticks = chart.ratio_ticks(low, high)
+            self.assertIn(1, ticks)
+            self.assertTrue(all(low <= tick <= high for tick in ticks))
+            self.assertLess(len(ticks), 12)
+            parts = [math.log(b / a) / math.log(high / low) for a, b in zip(ticks, ticks[1:])]
+            self.assertTrue(all(part > .07 for part in parts), (low, high, ticks, parts))
 
     def test_what_is_not_said_is_asked_for(self):
         with self.assertRaisesRegex(ValueError, "it does not say its machine: give --machine"):
