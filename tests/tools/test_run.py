@@ -90,7 +90,8 @@ class Settings(RunTest):
         for args in (["--config", "a.conf"], ["--config", path], ["--set", "config=./a.conf"]):
             result = allograft("run", *args, "sh", "-c", 'printf %s "$ALLOGRAFT_CONFIG"', cwd=self.folder)
             self.assert_silent(result, path)
-        self.assertEqual(self.seen("ALLOGRAFT_CONFIG", ALLOGRAFT_CONFIG="off"), "off")
+        for off in ("off", "none", "No", "0", "false"):
+            self.assertEqual(self.seen("ALLOGRAFT_CONFIG", ALLOGRAFT_CONFIG=off), off)
         self.assertEqual(self.seen("ALLOGRAFT_POLICY", "--config", path), "")
 
     def refuse_at(self, result, said, *place):

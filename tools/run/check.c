@@ -130,6 +130,11 @@ size_t settings_check_environment(void)
     return n_wrong;
 }
 
+bool settings_name_file(void)
+{
+    return *options.config.text;
+}
+
 bool settings_ask_for_nvtx(void)
 {
     return ag_options_ask_for_nvtx(&options);

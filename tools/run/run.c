@@ -13,7 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -102,7 +101,7 @@ static int make_config_absolute(void)
     const char *path = getenv("ALLOGRAFT_CONFIG");
     char absolute[PATH_MAX];
 
-    if (!path || !*path || *path == '/' || !strcasecmp(path, "off"))
+    if (!path || !settings_name_file() || *path == '/')
         return STATUS_OK;
     if (!realpath(path, absolute) || setenv("ALLOGRAFT_CONFIG", absolute, 1)) {
         command_complain("ALLOGRAFT_CONFIG=%s: %s", path, strerror(errno));
