@@ -674,7 +674,7 @@ class Bare(JobTest):
         self.assert_refused(allograft("report", path, command=paths.bare),
                             "a.json is a JSON report", "built without jansson (libjansson-dev)", status=1)
         self.assert_refused(allograft("report", self.write("a", b"x"), command=paths.bare),
-                            "holds no counters of Allograft", status=1)
+                            "is neither a JSON report", "nor a file of counters", status=1)
         self.assert_refused(allograft("top", "--prometheus", "9400", command=paths.bare),
                             "--prometheus=9400", "built without libmicrohttpd (libmicrohttpd-dev)", status=1)
 

@@ -38,7 +38,7 @@ const char *counters_read(int fd, struct ag_stats *stats)
     n = pread(fd, stats, sizeof(*head), 0); /* the head comes first */
     if (n < 0 || memcmp(head->magic, AG_STATS_MAGIC,
                         n < (ssize_t)sizeof(AG_STATS_MAGIC) ? (size_t)n : sizeof(AG_STATS_MAGIC)))
-        return "holds no counters of Allograft";
+        return "is neither a JSON report, as ALLOGRAFT_STATS=x.json writes, nor a file of counters";
     if (n < (ssize_t)sizeof(*head))
         return process_cut_short;
     if (head->layout != AG_STATS_LAYOUT || head->bytes != sizeof(*stats) ||

@@ -201,8 +201,8 @@ const char *process_read(int folder, const char *path, struct process *ret)
 
 void process_complain(const char *name, const char *fault)
 {
-    bool is_sentence = !strncmp(fault, "is ", 3) || !strncmp(fault, "holds ", 6) ||
-                       !strncmp(fault, "was ", 4) || !strncmp(fault, "cannot ", 7);
+    bool is_sentence =
+        !strncmp(fault, "is ", 3) || !strncmp(fault, "was ", 4) || !strncmp(fault, "cannot ", 7);
 
     const char *advice = "";
 

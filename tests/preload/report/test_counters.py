@@ -395,8 +395,8 @@ class Files(Case):
         whole = self.whole
         self.refused(b'', 'is cut short')
         self.refused(b'AGSTATS\0', 'is cut short')
-        self.refused(b'AGSTATX\0', 'no counters')
-        self.refused(b'x' * len(whole), 'no counters')
+        self.refused(b'AGSTATX\0', 'nor a file of counters')
+        self.refused(b'x' * len(whole), 'nor a file of counters')
         self.refused(whole[:-1], 'cut short')
         self.refused(whole + b'x', 'is longer than its counters')
         self.refused(whole[:8] + b'\7' + whole[9:], 'another build')    # layout
