@@ -209,6 +209,15 @@ class Install(CommandTest):
         self.works(self.one("bin/allograft", tree))
         self.simulates(self.one("bin/allograft", tree))
 
+    def test_debian_package_needs_a_folder(self):
+        script = os.path.join(paths.root, "tools", "packaging", "deb.sh")
+        for words, said in (([], "one folder is needed, not 0"), (["a", "b"], "one folder is needed, not 2"),
+                            (["--help"], "no option '--help'"), (["--stage"], "--stage needs a folder, not ''"),
+                            (["--stage", "/no/such", "a"], "--stage needs a folder, not '/no/such'")):
+            made = execute("bash", script, *words, cwd=self.folder)
+            self.assertEqual((made.returncode, made.stdout, made.stderr),
+                             (2, "", f"deb.sh: {said}; usage: deb.sh [--stage DIR] OUT\n"))
+
     def make_wheel(self):
         script = os.path.join(paths.root, "tools", "packaging", "wheel.py")
         made = execute(sys.executable, script, "--stage", self.stage, os.path.join(self.folder, "wheel"))

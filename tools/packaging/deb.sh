@@ -6,14 +6,24 @@
 set -euo pipefail
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-usage="deb.sh [--stage DIR] OUT"
+
+# refuse WHAT
+refuse() {
+    echo "deb.sh: $1; usage: deb.sh [--stage DIR] OUT" >&2
+    exit 2
+}
 
 stage=
 if [ "${1:-}" = --stage ]; then
-    stage=${2:?$usage}
+    [ -d "${2:-}" ] || refuse "--stage needs a folder, not '${2:-}'"
+    stage=$2
     shift 2
 fi
-out=${1:?$usage}
+case $#:${1:-} in
+1:-*) refuse "no option '$1'" ;;
+1:?*) out=$1 ;;
+*) refuse "one folder is needed, not $#" ;;
+esac
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 tree=$work/tree
