@@ -5,15 +5,25 @@
 set -eu
 HERE=$(cd "$(dirname "$0")" && pwd)
 ROOT=$(cd "$HERE/../.." && pwd)
-FOLDER=${1:?usage: build.sh FOLDER [--rmm SITE_PACKAGES] [--torch] [--arch ARCH]}
+case ${1:--} in
+-*)
+    echo "build.sh: a folder comes first, not '${1:-}'; usage:" \
+        "build.sh FOLDER [--rmm SITE_PACKAGES] [--torch] [--arch ARCH]" >&2
+    exit 2
+    ;;
+esac
+FOLDER=$1
 shift
 NVCC=$(command -v nvcc || echo "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc")
 CUDA=$(cd "$(dirname "$(readlink -f "$NVCC")")/.." && pwd)
 arch=native rmm='' torch=''
 while [ $# -gt 0 ]; do
     case $1 in
-    --rmm) rmm=${2:?--rmm needs a folder} && shift ;;
-    --arch) arch=${2:?--arch needs an architecture} && shift ;;
+    --rmm | --arch)
+        [ -n "${2:-}" ] || { echo "build.sh: $1 needs a value" >&2 && exit 2; }
+        if [ "$1" = --rmm ]; then rmm=$2; else arch=$2; fi
+        shift
+        ;;
     --torch) torch=$(python3 -c 'import os, torch; print(os.path.dirname(torch.__file__))') ;;
     *) echo "build.sh: $1 is not an option: --rmm FOLDER, --torch, --arch ARCH" >&2 && exit 2 ;;
     esac

@@ -135,6 +135,15 @@ class Bench(unittest.TestCase):
                 self.assertEqual((done.returncode, done.stdout), (2, ""))
                 self.assertTrue(done.stderr.endswith(said + "\n"), done.stderr)
 
+    def test_bad_options_of_the_build(self):
+        for words, said in (([], "a folder comes first, not ''"), (["--help"], "a folder comes first, not '--help'"),
+                            (["x", "--rmm"], "--rmm needs a value"), (["x", "--no"], "--no is not an option")):
+            done = subprocess.run([os.path.join(HERE, "build.sh"), *words], cwd=self.folder, stdout=subprocess.PIPE,
+                                  stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+            self.assertEqual((done.returncode, done.stdout, len(done.stderr.splitlines())), (2, "", 1), done.stderr)
+            self.assertIn(said, done.stderr)
+            self.assertEqual(os.listdir(self.folder), [])
+
     def test_blocks_of_two_streams_are_not_checked(self):
         path = self.file("two.csv", HEADER + "1,2,allocate,0x1,10,0x0\n1,3,free,0x1,10,0x5\n")
         done = bench("async", "checked", path, "1")
