@@ -111,12 +111,19 @@ def verdicts(folder):
 
 
 def main():
-    if sys.argv[1] == "--begin":
-        begin(sys.argv[2], sys.argv[3], sys.argv[4], sys.argv[5:])
+    words = sys.argv[1:]
+    if words[:1] == ["--begin"] and len(words) > 3:
+        begin(words[1], words[2], words[3], words[4:])
         return
-    if sys.argv[1] == "--resume":
-        sys.exit(resumable(sys.argv[2]))
-    folder = sys.argv[1]
+    if words[:1] == ["--resume"] and len(words) == 2:
+        sys.exit(resumable(words[1]))
+    if len(words) != 1 or words[0].startswith("-"):
+        print(f"results.py: a folder is needed, not {' '.join(words) or 'nothing'}; usage: results.py OUT, where OUT is"
+              " BUILD_DIR/gpu-out of tests/gpu/run.sh", file=sys.stderr)
+        sys.exit(2)
+    folder = words[0]
+    if not os.path.exists(os.path.join(folder, "machine.json")):
+        sys.exit(f"results.py: {folder}: tests/gpu/run.sh has left nothing there: there is no machine.json")
     with open(os.path.join(folder, "machine.json"), encoding="utf-8") as file:
         results = json.load(file)
     results.update(verdicts=verdicts(folder), tables=tables(folder))

@@ -14,7 +14,7 @@ set -u
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 ROOT=$(cd "$HERE/../.." && pwd)
 # shellcheck disable=SC2034  # read by the files under checks/
-ONLY="" QUICK="" RESUME="" SOAK_S=30 SPEED_ITERATIONS=5 BUILD=build
+ONLY="" QUICK="" RESUME="" SOAK_S=30 SPEED_ITERATIONS=5 BUILD=""
 
 usage() {
     sed -n '/^# usage/,/^# Exit/p' "$0" | sed 's/^# \{0,1\}//' >&2
@@ -31,10 +31,14 @@ while (($#)); do
             ;;
         --resume) RESUME=--resume ;;
         -*) usage ;;
-        *) BUILD=$1 ;;
+        *)
+            [[ -z $BUILD ]] || usage
+            BUILD=$1
+            ;;
     esac
     shift
 done
+BUILD=${BUILD:-build}
 [[ $BUILD == /* ]] || BUILD=$ROOT/$BUILD
 OUT=$BUILD/gpu-out BIN=$BUILD/gpu-bin LIB=$BUILD/liballograft.so
 

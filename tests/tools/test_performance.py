@@ -73,6 +73,21 @@ class Performance(CommandTest):
             with open(os.path.join(out, name + ".log"), encoding="utf-8") as file:
                 self.assertEqual(file.read(), said)
 
+    def test_what_the_suite_is_not_asked_for(self):
+        gpu = os.path.join(paths.root, "tests", "gpu")
+        for words, status, said in (([], 2, "a folder is needed, not nothing"), (["--begin", "x"], 2, "not --begin x"),
+                                    (["--help"], 2, "not --help"), (["a", "b"], 2, "not a b"),
+                                    (["/no/such"], 1, "/no/such: tests/gpu/run.sh has left nothing there")):
+            done = subprocess.run([sys.executable, os.path.join(gpu, "results.py"), *words], stdout=subprocess.PIPE,
+                                  stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+            self.assertEqual((done.returncode, done.stdout, len(done.stderr.splitlines())), (status, "", 1), done.stderr)
+            self.assertIn(said, done.stderr)
+        for words in (["--no"], ["a", "b"], ["--only"]):
+            done = subprocess.run(["bash", os.path.join(gpu, "run.sh"), *words], stdout=subprocess.PIPE,
+                                  stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+            self.assertEqual((done.returncode, done.stdout), (2, ""))
+            self.assertTrue(done.stderr.startswith("usage: run.sh "), done.stderr)
+
     def test_a_run_of_the_suite(self):
         out = self.shell("""
             python3 "$HERE/results.py" --begin "$OUT" "NVIDIA H200, NVL, 580.1" 3 --only speed/
