@@ -165,6 +165,11 @@ class Several(JobTest):
         self.assertEqual(total["app_pools"][0]["allocs"], 9)
         self.assertEqual(total["coverage"]["bypassing"], ["lib.so"])
 
+    def test_are_files_and_not_all_there_is(self):
+        files = self.write_all(rank(0), rank(1))
+        for given in (files[:1], files):
+            self.assert_refused(allograft("report", "--all", *given), f"not with the file {files[0]}")
+
     def test_count_a_file_once(self):
         files = self.write_all(rank(0), rank(1))
         linked = os.path.join(self.folder, "linked.json")

@@ -64,6 +64,7 @@ class Settings(RunTest):
         self.assertEqual(self.seen("ALLOGRAFT_POLICY", "--policy", "native"), "native")
         self.assertEqual(self.seen("ALLOGRAFT_POLICY", "--policy=managed"), "managed")
         self.assertEqual(self.seen("ALLOGRAFT_STATS", "--stats", "off"), "off")
+        self.assertEqual(self.seen("ALLOGRAFT_STATS", "--stats", "off", "--trace", "off"), "off")
         self.assertEqual(self.seen("ALLOGRAFT_GRAPH", "--graph", "all"), "all")
         self.assertEqual(self.seen("ALLOGRAFT_GRAPH", "--graph=nth:2,legacy"), "nth:2,legacy")
         self.assertEqual(self.seen("ALLOGRAFT_STATS", "--stats=/tmp/a=b.json"), "/tmp/a=b.json")
@@ -132,6 +133,8 @@ class Settings(RunTest):
         self.assert_refused(allograft("run", "--set", "polcy=pool", *program),
                             "ALLOGRAFT_POLCY", "ALLOGRAFT_POLICY")
         self.assert_refused(allograft("run", "--set", "pool_keep=-1", *program), "ALLOGRAFT_POOL_KEEP", "-1")
+        self.assert_refused(allograft("run", "--stats", "x.json", "--trace", "x.json", *program),
+                            "ALLOGRAFT_STATS and ALLOGRAFT_TRACE name one file")
         self.assert_refused(allograft("run", "--set", "policy", *program), "policy", "KEY=VALUE")
         self.assert_refused(allograft("run", "--set", "=pool", *program), "=pool", "KEY=VALUE")
         self.assert_refused(allograft("run", "--set", "x" * 500 + "=1", *program), "a name that long")

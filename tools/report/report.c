@@ -264,6 +264,13 @@ static void remove_file_if_dead(const char *path)
         command_complain("%s: %s", path, strerror(errno));
 }
 
+static int refuse_all_of(const char *path)
+{
+    command_complain("report: --all goes with a folder or with nothing, not with the file %s",
+                     path);
+    return STATUS_USAGE;
+}
+
 static int report_path(const char *path, struct options *options)
 {
     struct ag_text text = {0};
@@ -272,6 +279,8 @@ static int report_path(const char *path, struct options *options)
 
     if (!stat(path, &st) && S_ISDIR(st.st_mode))
         return report_named_folder(path, options);
+    if (options->all)
+        return refuse_all_of(path);
     status = add_report(&text, AT_FDCWD, path, options, NULL);
     if (!status)
         status = print(&text) || show_page(options) ? STATUS_FAILED : STATUS_OK;
@@ -302,6 +311,8 @@ static int report_files(struct options *options)
 {
     int status = STATUS_OK;
 
+    if (options->all)
+        return refuse_all_of(options->what[0]);
     for (int i = 0; i < options->n_what; i++) {
         if (is_given_before(options, i))
             command_complain("%s: given twice, counted once", options->what[i]);

@@ -135,6 +135,12 @@ bool settings_name_file(void)
     return *options.config.text;
 }
 
+bool settings_write_one_file_twice(void)
+{
+    return *options.trace.text && strcmp(options.trace.text, "off") != 0 &&
+           !strcmp(options.trace.text, options.stats.text);
+}
+
 bool settings_ask_for_nvtx(void)
 {
     return ag_options_ask_for_nvtx(&options);

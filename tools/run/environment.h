@@ -20,6 +20,8 @@ int settings_show_checked(void);
 /* Do the settings checked last name a file of settings? */
 bool settings_name_file(void);
 
+/* Do the settings checked last put the report where the trace is? */
+bool settings_write_one_file_twice(void);
 /* Do the settings checked last need NVTX? */
 bool settings_ask_for_nvtx(void);
 /* Where the settings checked last put the counters (a value of ALLOGRAFT_COUNTERS); NULL where the

@@ -271,6 +271,11 @@ static int check_outputs(char **argv)
                          settings[i], where);
         return STATUS_USAGE;
     }
+    if (settings_write_one_file_twice()) {
+        command_complain("ALLOGRAFT_STATS and ALLOGRAFT_TRACE name one file: give the report and "
+                         "the trace a file each");
+        return STATUS_USAGE;
+    }
     return STATUS_OK;
 }
 
