@@ -430,6 +430,19 @@ static void kernel_deep(const struct sim_kernel_call *call)
     sim_kernel_needs_stack(*(unsigned *)call->args[0]);
 }
 
+/* A graph of one kernel, with its node and what is instantiated of it; has run once. */
+static CUgraph graph_of(const CUDA_KERNEL_NODE_PARAMS *params, CUgraphNode *ret_node,
+                        CUgraphExec *ret_exec)
+{
+    CUgraph graph;
+
+    OK(cuGraphCreate(&graph, 0));
+    OK(cuGraphAddKernelNode(ret_node, graph, NULL, 0, params));
+    OK(cuGraphInstantiateWithFlags(ret_exec, graph, 0));
+    run(*ret_exec);
+    return graph;
+}
+
 /* Kernels of a graph have the stack of its instantiation. */
 static void test_stack(void)
 {
@@ -446,10 +459,7 @@ static void test_stack(void)
     sim_register_kernel("deep", kernel_deep, 1, sizes);
     OK(cuModuleGetFunction(&deep, test.module, "deep"));
     params = kernel_params(deep, args);
-    OK(cuGraphCreate(&graph, 0));
-    OK(cuGraphAddKernelNode(&node, graph, NULL, 0, &params));
-    OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
-    run(exec);
+    graph = graph_of(&params, &node, &exec);
     bytes = 8192;
     OK(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, bytes));
     OK(cuLaunchKernel(deep, 1, 1, 1, 1, 1, 1, 0, stream, args, NULL));
@@ -483,10 +493,7 @@ static void test_references(void)
     OK(cuModuleLoadData(&module, image));
     OK(cuModuleGetFunction(&deep, module, "deep"));
     params = kernel_params(deep, args);
-    OK(cuGraphCreate(&graph, 0));
-    OK(cuGraphAddKernelNode(&node, graph, NULL, 0, &params));
-    OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
-    run(exec);
+    graph = graph_of(&params, &node, &exec);
     CHECK(sim_violations() == before);
     OK(cuModuleGetTexRef(&reference, module, "texture"));
     OK(cuLaunchKernel(deep, 1, 1, 1, 1, 1, 1, 0, stream, args, NULL));
