@@ -181,6 +181,8 @@ class Several(JobTest):
             job = json.loads(result.stdout)
             self.assertEqual([row["rank"] for row in job["processes"]], [0, 1])
             self.assertEqual(job["total"]["devices"][0]["placements"]["pool"]["allocs"], 6)
+        job = json.loads(allograft("report", "--json", files[0], linked).stdout)
+        self.assertEqual((job["schema"], len(job["processes"])), ("allograft-job/1", 1))
 
     def test_with_devices_of_their_own(self):
         files = self.write_all(rank(0), rank(1, devices__0__name="e"), rank(2, devices__0__ordinal=40))

@@ -65,6 +65,7 @@ class Settings(RunTest):
         self.assertEqual(self.seen("ALLOGRAFT_POLICY", "--policy=managed"), "managed")
         self.assertEqual(self.seen("ALLOGRAFT_STATS", "--stats", "off"), "off")
         self.assertEqual(self.seen("ALLOGRAFT_STATS", "--stats", "off", "--trace", "off"), "off")
+        self.assertEqual(self.seen("ALLOGRAFT_TRACE", "--trace", "stderr"), "stderr")
         self.assertEqual(self.seen("ALLOGRAFT_GRAPH", "--graph", "all"), "all")
         self.assertEqual(self.seen("ALLOGRAFT_GRAPH", "--graph=nth:2,legacy"), "nth:2,legacy")
         self.assertEqual(self.seen("ALLOGRAFT_STATS", "--stats=/tmp/a=b.json"), "/tmp/a=b.json")

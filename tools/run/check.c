@@ -137,8 +137,10 @@ bool settings_name_file(void)
 
 bool settings_write_one_file_twice(void)
 {
-    return *options.trace.text && strcmp(options.trace.text, "off") != 0 &&
-           !strcmp(options.trace.text, options.stats.text);
+    const char *report = options.stats.text; /* a file, but for these words; a trace never is one */
+
+    return strcmp(report, "stderr") != 0 && strcmp(report, "full") != 0 &&
+           !strcmp(report, options.trace.text);
 }
 
 bool settings_ask_for_nvtx(void)
