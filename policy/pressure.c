@@ -11,6 +11,7 @@
 #include "policy/ipc/ipc.h"
 #include "policy/mem_desc.h"
 #include "policy/order/capture.h"
+#include "policy/order/host_wait.h"
 #include "policy/order/private_stream.h"
 
 static struct ag_size cache_limit, pending_limit;
@@ -104,8 +105,9 @@ void ag_pressure_pending(size_t bytes)
 
 /* A native cudaFree would have waited for the work that our frees are ordered behind, so waiting
  * now takes no longer than natively. But the thread that frees would have waited, not the one
- * that allocates now, and the device may be waiting for this one. So every wait has a timeout,
- * and once one has expired the next ones are short. */
+ * that allocates now, and the device may be waiting for this one. So every wait has a timeout, and
+ * once one has expired the next ones are short. Only who made the last of these frees waits for as
+ * long as that takes: natively it would be in that call. */
 #define TIMEOUT_NS       10000000000u
 #define SHORT_TIMEOUT_NS 10000000u
 
@@ -114,6 +116,15 @@ static _Atomic bool timed_out;
 static uint64_t timeout(void)
 {
     return atomic_load_explicit(&timed_out, memory_order_relaxed) ? SHORT_TIMEOUT_NS : TIMEOUT_NS;
+}
+
+static bool wait_as_natively(enum ag_stat why)
+{
+    if (!ag_host_wait_complete_own(why))
+        return false;
+    /* What the last wait in vain was for has happened. */
+    atomic_store_explicit(&timed_out, false, memory_order_relaxed);
+    return true;
 }
 
 struct wait {
@@ -133,8 +144,10 @@ static void wait_released(struct ag_context *context, void *data)
 static void wait_for_frees(enum ag_stat why)
 {
     uint64_t pending = ag_level_current(&ag_stats.pending_bytes);
-    struct wait wait = {.timeout_ns = timeout()};
+    struct wait wait = {0};
 
+    (void)wait_as_natively(why);
+    wait.timeout_ns = timeout();
     ag_context_each(wait_released, &wait);
     atomic_store_explicit(&timed_out, wait.in_vain, memory_order_relaxed);
     if (wait.in_vain) {
@@ -176,6 +189,8 @@ static void give_up_cached(struct ag_context *context, void *data)
     ag_trace_step(AG_STAT_LADDER_CACHE, context->device->ordinal,
                   room->bytes == UINT64_MAX ? 0 : room->bytes);
     blocks = ag_backend_release(context, ag_cache_evict(&context->cache, room->bytes), timeout());
+    if (blocks && wait_as_natively(AG_STAT_WAITED_PRESSURE))
+        blocks = ag_backend_release(context, blocks, timeout());
     if (blocks) {
         atomic_store_explicit(&timed_out, true, memory_order_relaxed);
         ag_trace_step(AG_STAT_LADDER_IN_VAIN, context->device->ordinal, 0);

@@ -27,6 +27,7 @@ enum ag_when {
     AG_WHEN_ALWAYS,
     AG_WHEN_LAUNCHES, /* as AG_WHEN_WORK, or launches prefetch: ag_entry_watches_launches() */
     AG_WHEN_EARLY,    /* the same, or frees need not wait: ag_entry_orders_frees() */
+    AG_WHEN_ORDERED,  /* frees need not wait: ag_entry_orders_frees() */
     AG_WHEN_WORK,     /* streams are watched or replayed: ag_entry_watches_streams() */
     AG_WHEN_GRAPH,    /* streams are replayed: ag_entry_replays() */
     /* or calls are timed that can wait: ag_entry_times_waits() */

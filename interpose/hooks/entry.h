@@ -17,6 +17,7 @@
 #include "graph/replayer.h"
 #include "interpose/driver/abi.h"
 #include "interpose/report/stats.h"
+#include "policy/order/users.h"
 #include "policy/order/watch.h"
 
 #define AG_ENTRY               __attribute__((visibility("default")))
@@ -132,6 +133,7 @@ static inline bool ag_entry_enter(enum ag_hook hook, void *const *real)
         return false;
     ag_entry_depth = 1;
     ag_entry_errno = errno;
+    ag_users_note();
     ag_entry_before(ag_entry_first(hook));
     return true;
 }

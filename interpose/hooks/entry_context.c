@@ -14,6 +14,7 @@
 #include "policy/order/drain.h"
 #include "policy/order/fence.h"
 #include "policy/order/free.h"
+#include "policy/order/users.h"
 
 /* `caller`: of the hook; most often what allocates next. */
 static CUresult entered(CUresult result, const CUcontext *handle, CUdevice device,
@@ -220,6 +221,28 @@ AG_ENTRY CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)
     dying = primary_ending(device, false);
     return ag_entry_leave(released(ag_cu.cuDevicePrimaryCtxRelease_v2(device), dying, device));
 }
+
+/* --- threads that begin to use a context count from here on (policy/order/users.h) --- */
+
+/* Some programs make a context current before each of their calls, so a thread that is known
+ * jumps on. */
+#define MAKES_CURRENT(symbol)                                                   \
+    static __attribute__((noinline)) CUresult noted_##symbol(CUcontext context) \
+    {                                                                           \
+        AG_ENTER(symbol, context);                                              \
+        return ag_entry_leave(ag_cu.symbol(context));                           \
+    }                                                                           \
+    AG_ENTRY CUresult symbol(CUcontext context)                                 \
+    {                                                                           \
+        __typeof__(&symbol) way = ag_cu.symbol;                                 \
+                                                                                \
+        if (AG_UNLIKELY(!way || !ag_users_knows_caller()))                      \
+            way = noted_##symbol;                                               \
+        return way(context);                                                    \
+    }
+
+MAKES_CURRENT(cuCtxPushCurrent_v2)
+MAKES_CURRENT(cuCtxSetCurrent)
 
 /* --- green contexts: each holds a reference to the primary context --- */
 

@@ -28,6 +28,7 @@ static inline int enter(enum ag_hook hook)
     ag_stats_hit(hook);
     ag_entry_depth = 1;
     ag_entry_errno = errno;
+    ag_users_note();
     return launches;
 }
 

@@ -45,6 +45,8 @@ static bool is_wanted(enum ag_hook hook)
         /* fall through */
     case AG_WHEN_LAUNCHES:
         return ag_entry_watches_launches() || ag_entry_watches_streams() || ag_entry_replays();
+    case AG_WHEN_ORDERED:
+        return ag_entry_orders_frees();
     case AG_WHEN_WORK:
         return ag_entry_watches_streams() || ag_entry_replays();
     case AG_WHEN_WORK_OR_WAITS:

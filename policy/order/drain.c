@@ -61,6 +61,7 @@ void ag_drain_count(enum ag_drain why)
         [AG_DRAIN_NO_FENCE] = AG_STAT_DRAIN_NO_FENCE,
         [AG_DRAIN_EXITING] = AG_STAT_DRAIN_EXITING,
         [AG_DRAIN_NO_THREAD] = AG_STAT_DRAIN_NO_THREAD,
+        [AG_DRAIN_THREADS] = AG_STAT_DRAIN_THREADS,
     };
 
     ag_stats_add(AG_STAT_FREE_DRAINED, 1);

@@ -12,6 +12,7 @@
 #include <stdbool.h>
 
 #include "interpose/settings/options.h"
+#include "policy/order/users.h"
 
 /* What lets somebody see that work is unfinished after cudaFree has returned. */
 enum ag_visible {
@@ -37,7 +38,8 @@ enum ag_drain {
     AG_DRAIN_CAPTURE = AG_DRAIN_VISIBLE + AG_N_VISIBLE,
     AG_DRAIN_NO_FENCE,
     AG_DRAIN_NO_THREAD,
-    AG_DRAIN_NOT, /* it does not */
+    AG_DRAIN_THREADS, /* others use CUDA (users.h); no bit: that changes */
+    AG_DRAIN_NOT,     /* it does not */
 };
 
 void ag_drain_configure(enum ag_free_mode mode);
@@ -65,6 +67,11 @@ static inline enum ag_drain ag_drain_reason(void)
 static inline bool ag_drain_may_begin(void)
 {
     return ag_drain_state.counting == UINT_MAX && ag_drain_reason() == AG_DRAIN_NOT;
+}
+/* Does a free drain because other threads use CUDA? Not one that has nothing to order. */
+static inline bool ag_drain_for_threads(void)
+{
+    return ag_drain_state.counting == UINT_MAX && ag_users_are_several();
 }
 /* ALLOGRAFT_FREE=ordered, and the process does not end: frees do not even drain in a capture. */
 bool ag_drain_is_never(void);

@@ -13,6 +13,7 @@
 #include "policy/order/fence.h"
 #include "policy/order/host_wait.h"
 #include "policy/order/private_stream.h"
+#include "policy/order/users.h"
 #include "policy/order/watch.h"
 
 #define PROBE_BYTES 4096u
@@ -89,6 +90,14 @@ static CUresult drain(struct ag_context *context, enum ag_drain why, bool *ret_s
     return CUDA_SUCCESS;
 }
 
+static CUresult drain_for_threads(struct ag_context *context, bool *ret_set_aside)
+{
+    CUresult result = drain(context, AG_DRAIN_THREADS, ret_set_aside);
+
+    ag_users_drained();
+    return result;
+}
+
 /* The barrier of a free where streams are not watched. */
 static CUresult order_now(struct ag_context *context, bool *ret_set_aside)
 {
@@ -140,6 +149,8 @@ CUresult ag_free_order_work(struct ag_context *context, bool *ret_set_aside)
                                                               : drain(context, why, ret_set_aside);
     if (ag_watch_is_clear())
         return ag_free_order_nothing(context);
+    if (ag_drain_for_threads())
+        return drain_for_threads(context, ret_set_aside);
     if (!ag_host_wait_possible())
         return drain(context, AG_DRAIN_NO_THREAD, ret_set_aside);
     switch (ag_watch_freed(context)) {
@@ -222,6 +233,7 @@ void ag_free_nonblocking_created(struct ag_context *context)
 
 void ag_free_begin_child(void)
 {
+    ag_users_begin_child();
     ag_watch_begin_child();
     ag_capture_begin_child();
     ag_host_wait_begin_child();

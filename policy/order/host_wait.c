@@ -81,21 +81,27 @@ static void complete(struct ag_context *context, void *data)
     *waited = true;
 }
 
-void ag_host_wait_complete(enum ag_stat why)
+static bool complete_each(void (*complete_in)(struct ag_context *, void *), enum ag_stat why)
 {
     CUstreamCaptureMode previous;
     bool waited = false;
 
     if (!ag_host_wait_pending())
-        return;
+        return false;
     previous = ag_capture_relax(); /* a capture may begin meanwhile */
-    ag_context_each(complete, &waited);
+    ag_context_each(complete_in, &waited);
     ag_capture_restore(previous);
     if (waited)
         ag_stats_add(why, 1);
+    return waited;
 }
 
-/* --- the end of the process --- */
+void ag_host_wait_complete(enum ag_stat why)
+{
+    (void)complete_each(complete, why);
+}
+
+/* --- whose free it was --- */
 
 /* What the calling thread's last free left pending, if anything: until the host has waited for so
  * many requests of that context's barrier. The thread's own, since a word of the context that every
@@ -119,6 +125,21 @@ void ag_host_wait_leave(struct ag_context *context, bool is_due, uint64_t placed
     left.context = context;
     left.until = placed + is_due;
 }
+
+/* No barrier was placed since, so that the event covers what was submitted before that free. */
+static void complete_own(struct ag_context *context, void *data)
+{
+    if (left.context == context &&
+        left.until >= atomic_load_explicit(&context->barrier.placed, memory_order_acquire))
+        complete(context, data);
+}
+
+bool ag_host_wait_complete_own(enum ag_stat why)
+{
+    return complete_each(complete_own, why);
+}
+
+/* --- the end of the process --- */
 
 static void find_owner(struct ag_context *context, void *data)
 {

@@ -20,6 +20,11 @@ bool ag_host_wait_pending(void);
 /* Waits until all work before the last ordered free has finished, and counts that under `why`. */
 void ag_host_wait_complete(enum ag_stat why);
 
+/* The same, if the calling thread made the last ordered free: then it waits as it natively would
+ * have, however long that takes. Not for the frees of others, whose work may be waiting for this
+ * thread. True if it waited. */
+bool ag_host_wait_complete_own(enum ag_stat why);
+
 /* A free of the calling thread left what is pending by now, be it placed by another's. */
 void ag_host_wait_leave(struct ag_context *context, bool is_due, uint64_t placed);
 static inline void ag_host_wait_begin(struct ag_context *context)

@@ -19,6 +19,7 @@
 #include "policy/order/capture.h"
 #include "policy/order/early.h"
 #include "policy/order/fence.h"
+#include "policy/order/users.h"
 
 #define NONE      AG_WATCH_NONE
 #define ALL       AG_WATCH_ALL
@@ -357,6 +358,7 @@ void ag_watch_submits(CUstream handle, bool per_thread)
     uintptr_t stream = ag_watch_number(handle, per_thread);
     struct ag_watch_thread *own = own_record();
 
+    ag_users_note();
     if (!own) {
         ag_watch_end("there was no memory for the record of a thread");
         return;
@@ -468,6 +470,13 @@ void ag_watch_drained(uint64_t n_left)
     forget(n_left);
     if (ag_watch_own->is_open)
         atomic_store_explicit(&ag_watch_own->pass, NONE, memory_order_relaxed);
+    ag_lock_release(&watch.lock);
+}
+
+void ag_watch_close_passes(void)
+{
+    ag_lock_take(&watch.lock);
+    close_all();
     ag_lock_release(&watch.lock);
 }
 

@@ -122,6 +122,9 @@ void ag_watch_place(struct ag_context *context);
 uint64_t ag_watch_draining(void);
 void ag_watch_drained(uint64_t n_left);
 
+/* Every thread asks before its next work. */
+void ag_watch_close_passes(void);
+
 /* A capture is about to begin, and ag_capture_opening() was called. */
 void ag_watch_capture_opening(void);
 /* The handle may soon be another stream's. */

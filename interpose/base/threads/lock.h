@@ -17,6 +17,7 @@ enum ag_lock_rank {
     AG_RANK_APP_POOLS,  /* table of the program's pools */
     AG_RANK_APP_GRAPHS, /* what the program's graphs take */
     AG_RANK_WATCH,      /* which streams got work since the last fence */
+    AG_RANK_USERS,      /* threads that use CUDA */
     AG_RANK_CACHE,      /* what the shards of a cache may hold */
     AG_RANK_GUARD,      /* lists of guarded blocks */
     AG_RANK_PAGED,      /* their pages */

@@ -185,12 +185,16 @@ class Spill(Case):
 class Waits(Case):
     def test_are_bounded(self):
         """The other thread's free is behind a kernel that only this thread can end."""
-        began = time.monotonic()
-        result = preloaded([COMMAND, 'waits'], {'SIM_MEMORY': '96MiB', 'ALLOGRAFT_POLICY': 'pool'})
-        self.assertEqual((result.status, result.err), (0, ''))
-        self.assertEqual(result.out.splitlines(), ['more than is free until the kernel ends: 2', 'and then: 0'])
-        self.assertLess(time.monotonic() - began, 40)
-        self.assertGreater(result.report()['pressure']['waits_in_vain'], 0)
+        for mode, in_vain in (('auto', 0), ('ordered', 1)):
+            with self.subTest(free=mode):
+                began = time.monotonic()
+                result = preloaded([COMMAND, 'waits'], {'SIM_MEMORY': '96MiB', 'ALLOGRAFT_POLICY': 'pool',
+                                                        'ALLOGRAFT_FREE': mode})
+                self.assertEqual((result.status, result.err), (0, ''))
+                self.assertEqual(result.out.splitlines(),
+                                 ['more than is free until the kernel ends: 2', 'and then: 0'])
+                self.assertLess(time.monotonic() - began, 40)
+                self.assertEqual(result.report()['pressure']['waits_in_vain'] > 0, bool(in_vain))
 
 
 if __name__ == '__main__':
