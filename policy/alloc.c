@@ -386,7 +386,7 @@ static struct ag_block *take_within_bound(struct ag_context *context, struct ag_
     uint64_t excess = ag_budget_excess(context, size);
     struct ag_block *block = NULL;
 
-    if (!excess || ag_capture_is_open())
+    if ((!excess && !ag_budget_asks_again(context->device)) || ag_capture_is_open())
         return NULL;
     if (!ag_churn_is_shared() && !ag_guard_is_on()) /* whom its size matters to */
         block =
@@ -395,7 +395,8 @@ static struct ag_block *take_within_bound(struct ag_context *context, struct ag_
         ag_budget_note_larger(block, size);
         return block;
     }
-    give_back_for_good(context, ag_cache_evict(&context->cache, excess));
+    if (excess)
+        give_back_for_good(context, ag_cache_evict(&context->cache, excess));
     return NULL;
 }
 

@@ -87,7 +87,6 @@ uint64_t ag_budget_left_now(struct ag_device *device)
 /* --- beside what is in use --- */
 
 #define SHARE        10u /* of the peak: what is kept, and what blocks are too large */
-#define REPEATS      2u  /* a size that is asked for again more often comes in addition */
 #define DEVICE_SHARE 64u /* of the device: what blocks are too large, for it cannot be given back */
 
 /* Pieces are not counted: a slab goes back only when all of it is free. */
@@ -104,21 +103,24 @@ static uint64_t value_of(const _Atomic uint64_t *bytes)
     return atomic_load_explicit(bytes, memory_order_relaxed);
 }
 
-/* Is it a size that was given back, and that the program asks for again and again? */
-static bool is_asked_again(struct ag_bound *bound, size_t size)
+/* Would the block of its bin that was given back last have served a request of `size` bytes? */
+static void note_asked(struct ag_bound *bound, size_t size)
 {
-    unsigned bin = ag_cache_bin(size);
-    uint16_t n = atomic_load_explicit(&bound->given_back[bin], memory_order_relaxed);
+    _Atomic uint64_t *given_back = &bound->given_back[ag_cache_bin(size)];
 
-    do {
-        if (!n)
-            return false;
-    } while (!atomic_compare_exchange_weak_explicit(&bound->given_back[bin], &n, (uint16_t)(n - 1),
-                                                    memory_order_relaxed, memory_order_relaxed));
-    if (atomic_load_explicit(&bound->asked_again[bin], memory_order_relaxed) >= REPEATS)
-        return true;
-    atomic_fetch_add_explicit(&bound->asked_again[bin], 1, memory_order_relaxed);
-    return false;
+    if (value_of(given_back) < size)
+        return;
+    atomic_store_explicit(given_back, 0, memory_order_relaxed);
+    atomic_fetch_add_explicit(&bound->asked_again, size, memory_order_relaxed);
+}
+
+/* What may come in addition. */
+static uint64_t extra(const struct ag_bound *bound)
+{
+    uint64_t peak = value_of(&bound->peak), asked_again = value_of(&bound->asked_again);
+    uint64_t more = asked_again > peak / 2 ? asked_again - peak / 2 : 0;
+
+    return more < peak ? more : peak;
 }
 
 uint64_t ag_budget_excess(struct ag_context *context, size_t size)
@@ -126,17 +128,15 @@ uint64_t ag_budget_excess(struct ag_context *context, size_t size)
     struct ag_device *device = context->device;
     struct ag_bound *bound = &device->bound;
     uint64_t taken = value_of(&device->taken) + size, cached = cached_in(context);
-    uint64_t idle = cached + value_of(&context->too_large), extra, peak, allowed, excess;
+    uint64_t idle = cached + value_of(&context->too_large), peak, allowed, excess;
 
     if (ag_budget_keeps_all(device))
         return 0;
-    if (is_asked_again(bound, size))
-        atomic_fetch_add_explicit(&bound->extra, size, memory_order_relaxed);
+    note_asked(bound, size);
     /* What another context's cache has counts as in use, so that is never too little. */
     ag_raise_to(&bound->peak, taken > idle ? taken - idle : 0);
     peak = value_of(&bound->peak);
-    extra = value_of(&bound->extra);
-    allowed = peak + peak / SHARE + (extra < peak ? extra : peak);
+    allowed = peak + peak / SHARE + extra(bound);
     excess = taken > allowed ? taken - allowed : 0;
     return excess < cached ? excess : cached;
 }
@@ -146,8 +146,8 @@ void ag_budget_note_given_back(const struct ag_block *blocks)
     for (; blocks; blocks = blocks->next) {
         struct ag_bound *bound = &blocks->context->device->bound;
 
-        atomic_fetch_add_explicit(&bound->given_back[ag_cache_bin(blocks->size)], 1,
-                                  memory_order_relaxed);
+        atomic_store_explicit(&bound->given_back[ag_cache_bin(blocks->size)], blocks->size,
+                              memory_order_relaxed);
     }
 }
 
@@ -161,13 +161,20 @@ bool ag_budget_keeps_all(const struct ag_device *device)
     return atomic_load_explicit(&device->bound.off, memory_order_relaxed);
 }
 
+bool ag_budget_asks_again(const struct ag_device *device)
+{
+    return extra(&device->bound) != 0;
+}
+
 size_t ag_budget_largest(struct ag_context *context, size_t size)
 {
     const struct ag_device *device = context->device;
-    uint64_t most = value_of(&device->bound.peak) / SHARE, now = value_of(&context->too_large);
+    uint64_t most = value_of(&device->bound.peak) / SHARE + extra(&device->bound);
+    uint64_t now = value_of(&context->too_large);
+    uint64_t room = device->limit < device->total_bytes ? device->limit : device->total_bytes;
 
-    if (most > device->total_bytes / DEVICE_SHARE)
-        most = device->total_bytes / DEVICE_SHARE;
+    if (most > room / DEVICE_SHARE)
+        most = room / DEVICE_SHARE;
     if (most < AG_NATIVE_PAGE)
         most = AG_NATIVE_PAGE; /* as much as the driver may add to a block */
     most = most > now ? most - now : 0;

@@ -233,6 +233,28 @@ static void phases(unsigned n)
     say("wrong: %u", wrong + (value != n));
 }
 
+/* One block at a time, beside one of 8 MiB, of whole MiB up to 64 in no order. */
+static void varied(unsigned n)
+{
+    CUdeviceptr stays = get(8 * MIB);
+    unsigned wrong = 0, value, chance = 1;
+
+    for (unsigned i = 0; i < n; i++) {
+        size_t words;
+        CUdeviceptr p;
+
+        chance = chance * 1664525 + 1013904223;
+        words = (1 + chance / 65536 % 64) * MIB / 4;
+        p = get(4 * words);
+        OK(cuMemsetD32(p + 4 * words - 4, i, 1));
+        OK(cuMemcpyDtoH(&value, p + 4 * words - 4, 4));
+        wrong += value != i;
+        OK(cuMemFree(p));
+    }
+    OK(cuMemFree(stays));
+    say("wrong: %u", wrong);
+}
+
 /* Has at most 320 MiB; then 200, and blocks of 30 in the cache. */
 static void too_large(void)
 {
@@ -615,6 +637,8 @@ int main(int argc, char **argv)
         threads((unsigned)atoi(argv[2]));
     else if (!strcmp(what, "phases"))
         phases((unsigned)atoi(argv[2]));
+    else if (!strcmp(what, "varied"))
+        varied((unsigned)atoi(argv[2]));
     else if (!strcmp(what, "too-large"))
         too_large();
     else if (!strcmp(what, "full"))

@@ -111,11 +111,21 @@ class Churn(Case):
                 self.assertGreater(cache['peak_bytes'], (137 * 15 // 10) << 20)
                 self.assertLessEqual(cache['peak_bytes'], (137 * 21 // 10 + 2) << 20)
 
+    def test_sizes_that_vary(self):
+        # What it asks for again and again comes from larger blocks: neither from the driver, nor from a pool.
+        for settings, made in (({}, 0), ({'ALLOGRAFT_POLICY': 'pool'}, 1)):
+            for _, result in self.same([COMMAND, 'varied', '1000'], [dict(settings, SIM_MEMORY='8GiB')]):
+                report = result.report()
+                self.assertEqual(report['pool']['made'], made)
+                self.assertLess(report['cache']['misses'], 50)
+                self.assertLess(report['cache']['blocks_returned'], 40)
+                self.assertLessEqual(report['cache']['peak_bytes'], (72 * 21 // 10 + 2) << 20)
+
     def test_blocks_in_use_are_not_much_too_large(self):
         # Of blocks of 12 MiB, where the cache has some of 30, one may be too large, by a tenth of what the program has
-        # had; none by more than a 64th of the device.
-        for memory, hits in (('4GiB', 1), ('1GiB', 0)):
-            settings = {'SIM_MEMORY': memory, 'ALLOGRAFT_CACHE': 'max'}
+        # had; none by more than a 64th of the device, or of the limit.
+        for memory, limit, hits in (('4GiB', 'max', 1), ('1GiB', 'max', 0), ('4GiB', '1GiB', 0)):
+            settings = {'SIM_MEMORY': memory, 'ALLOGRAFT_CACHE': 'max', 'ALLOGRAFT_LIMIT': limit}
             cache = preloaded([COMMAND, 'too-large'], settings).report()['cache']
             self.assertEqual((cache['hits'], cache['blocks_returned']), (hits, 1))
 
