@@ -152,6 +152,74 @@ slab_checks() {
     check speed/handful-memory bound judge handful handful_taken_mib 'w <= n'
 }
 
+# Random programs, other ones each time; RANDOM_SEED=N for those of a run again.
+random_turns() { # TURNS SEEDS
+    local status
+    python3 -IS "$HERE/speed/random_turns.py" "$BIN/random_turns" "$LIB" "$1" "$2" "${RANDOM_SEED:-$(date +%s)}" \
+        "$OUT/random-$1" >"$OUT/$TAG.out"
+    status=$?
+    grep slower "$OUT/$TAG.out"
+    ((status == 2)) && tail -n1 "$OUT/$TAG.out"
+    [[ -f $OUT/random-$1 ]] && tabulate "random-$1"
+    return $status
+}
+
+random_checks() {
+    local seeds=12
+    [[ $QUICK ]] && seeds=3
+    check speed/random-200 random_turns 200 "$seeds"
+    check speed/random-4000 random_turns 4000 "$seeds"
+}
+
+# Threads that have work of their own: natively, by default, and where frees wait on the host. Whole processes, as the first
+# turns count, too; threads disturb each other by chance, so the quickest of each way is judged.
+measure_threads_work() {
+    local iteration threads us TAG name native with ratio
+    for ((iteration = 1; iteration <= SPEED_ITERATIONS; iteration++)); do
+        rm -f "$OUT/threads-work.$iteration".{native,with,sync}
+        for threads in 1 2 4 8; do
+            for us in 20 2; do
+                TAG=threads-work-$threads-$us.$iteration
+                run_native -- "$BIN/threads_work" $threads $us || { died native $?; return 1; }
+                cat "$OUT/$TAG.native.out" >>"$OUT/threads-work.$iteration.native"
+                run_with ALLOGRAFT_FREE=sync -- "$BIN/threads_work" $threads $us || { died with $?; return 1; }
+                cat "$OUT/$TAG.with.out" >>"$OUT/threads-work.$iteration.sync"
+                run_with -- "$BIN/threads_work" $threads $us || { died with $?; return 1; }
+                cat "$OUT/$TAG.with.out" >>"$OUT/threads-work.$iteration.with"
+            done
+        done
+    done
+    medians threads-work-sync --least "$OUT"/threads-work.?.sync -- "$OUT"/threads-work.?.with || return 1
+    medians threads-work --least "$OUT"/threads-work.?.native -- "$OUT"/threads-work.?.with || return 1
+    echo "the quickest of $SPEED_ITERATIONS processes"
+    table threads-work native with times "with, FREE=sync"
+    while read -r name native with ratio; do
+        figure "$name" "$native" "$with" "${ratio}x" "$(awk -v name="$name" '$1 == name { print $2 }' "$OUT/threads-work-sync")"
+    done <"$OUT/threads-work"
+}
+
+# So many threads are no slower than natively; of several, at most a tenth slower than where frees wait on the host.
+threads_keep_up() {
+    local us
+    for us in 20 2; do
+        judge threads-work "threads_$1_${us}us_us" 'w <= n' || return 1
+        (($1 == 1)) && continue
+        echo "beside FREE=sync:"
+        judge threads-work-sync "threads_$1_${us}us_us" 'w <= 1.1 * n' || return 1
+    done
+}
+
+threads_work_checks() {
+    local threads
+    any_wanted speed/threads-work-{1,2,4,8} || return 0
+    : >"$OUT/threads-work"
+    : >"$OUT/threads-work-sync"
+    measures speed/threads-work-measured measure_threads_work
+    for threads in 1 2 4 8; do
+        check "speed/threads-work-$threads" bound threads_keep_up "$threads"
+    done
+}
+
 speed_checks() {
     local way names=(speed/{1mib,1gib,loop,16-threads}-{a,b})
     check speed/launch-pointer launch_pointer
@@ -159,6 +227,8 @@ speed_checks() {
     slab_checks
     check speed/turns measure_turns
     check speed/ten-frees ten_frees
+    threads_work_checks
+    random_checks
     any_wanted "${names[@]}" || return 0
     : >"$OUT/speed"
     measures speed/measured measure_speed
