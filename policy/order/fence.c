@@ -120,6 +120,38 @@ enum ag_fence_result ag_fence_place_barrier(struct ag_context *context)
     return place(context, &context->barrier, record_barrier);
 }
 
+/* With the turn: nobody records the event anew. */
+static enum ag_fence_result extend_now(struct ag_context *context)
+{
+    CUresult result;
+
+    if (atomic_load_explicit(&context->barrier.placed, memory_order_acquire) <=
+        atomic_load_explicit(&context->host_waited, memory_order_acquire))
+        return AG_FENCE_PLACED;
+    if (!context->device->has_fences)
+        return AG_FENCE_NOT_PLACED;
+    if (!ag_capture_guard_enter())
+        return AG_FENCE_IN_CAPTURE;
+    result = ag_cu.cuCtxWaitEvent(context->handle, context->barrier.event);
+    ag_capture_guard_leave();
+    return result == CUDA_SUCCESS ? AG_FENCE_PLACED : AG_FENCE_NOT_PLACED;
+}
+
+/* Whoever places a barrier by way (a) has the turn until it counts as placed, or finds afterwards
+ * that this is not enough any more. In other contexts nothing is to be done: with several of them
+ * barriers are of way (b). */
+enum ag_fence_result ag_fence_extend_barrier(struct ag_context *context)
+{
+    struct ag_wait wait = {0};
+    enum ag_fence_result result;
+
+    while (atomic_flag_test_and_set_explicit(&context->barrier.turn, memory_order_acquire))
+        ag_wait_pause(&wait);
+    result = extend_now(context);
+    atomic_flag_clear_explicit(&context->barrier.turn, memory_order_release);
+    return result;
+}
+
 enum ag_fence_result ag_fence_place_mark(struct ag_context *context)
 {
     return place(context, &context->mark, record_mark);

@@ -54,5 +54,9 @@ bool ag_fence_wait_idle(struct ag_context *context, uint64_t timeout_ns);
 /* A non-blocking stream is about to be created in `context` (NULL: it could be any), so that way
  * (a) is not enough from now on. See also ag_free_nonblocking_created(). */
 void ag_fence_nonblocking_coming(struct ag_context *context);
+/* Since then it was created. Work on it, too, comes behind the last barrier, which way (a) may have
+ * placed: behind that event and nothing later, since what was submitted meanwhile may be waiting
+ * for the new stream. The stream itself stays idle, as the program may know it to be. */
+enum ag_fence_result ag_fence_extend_barrier(struct ag_context *context);
 
 #endif

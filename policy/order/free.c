@@ -198,27 +198,31 @@ void ag_free_context_forgotten(struct ag_context *context)
     ag_capture_context_gone(context);
 }
 
-/* What was freed or allocated in the order of the NULL stream so far holds for the new stream too,
- * once it waits for a barrier. While a capture is open none may be placed: the driver's own free
- * waits then. */
+/* The host waits for what frees have ordered so far, and for nothing that came later. Natively a
+ * stream may be created during any capture. */
+static void wait_for_barrier(struct ag_context *context)
+{
+    uint64_t placed = atomic_load_explicit(&context->barrier.placed, memory_order_acquire);
+    CUstreamCaptureMode previous = ag_capture_relax();
+
+    if (ag_fence_wait_on_host(context->barrier.event) != CUDA_SUCCESS)
+        (void)ag_free_like_the_driver(context);
+    ag_capture_restore(previous);
+    ag_host_wait_completed(context, placed);
+}
+
+/* What was freed in the order of the NULL stream so far holds for the new stream, too, once it
+ * waits for the last barrier. While a capture is open it cannot: then the host does. What was
+ * allocated in that order the host has waited for. */
 static void order_before_nonblocking(struct ag_context *context, void *unused)
 {
-    CUstreamCaptureMode previous;
-    enum ag_fence_result placed;
-
     (void)unused;
     if (!ag_context_has_resources(context))
         return; /* nothing was ever ordered here */
     if (ag_drain_reason() != AG_DRAIN_NOT)
         return; /* the host has waited for everything that was freed */
-    placed = ag_fence_place_barrier(context);
-    if (placed == AG_FENCE_NOT_PLACED)
-        (void)ag_fence_wait_context(context);
-    if (placed != AG_FENCE_IN_CAPTURE)
-        return;
-    previous = ag_capture_relax(); /* natively a stream may be created during any capture */
-    (void)ag_free_like_the_driver(context);
-    ag_capture_restore(previous);
+    if (ag_fence_extend_barrier(context) != AG_FENCE_PLACED)
+        wait_for_barrier(context);
 }
 
 void ag_free_nonblocking_created(struct ag_context *context)

@@ -4,6 +4,9 @@
  * nothing lets the other stream wait for the kernel: whatever orders frees on the device may not
  * cover it either.
  *
+ * `late` and `beside-late`: a non-blocking stream is made while the kernel runs, which sets the word
+ * or has no part in it.
+ *
  * The kernel gives up after a second, so that a wrong order is a wrong answer and no hang. `waits`
  * lets the other stream wait for it: every scenario must then be found broken.
  */
@@ -19,6 +22,8 @@ static bool waits;
 static cudaEvent_t behind;
 static unsigned *word, *answer, *scratch;
 static cudaStream_t held, other; /* the kernel's; what sets the word */
+static bool late;                /* a non-blocking stream is made once the kernel runs; */
+static bool uses_late;           /* and sets the word */
 
 __global__ void persist(const volatile unsigned *flag, unsigned *how, long long cycles)
 {
@@ -79,10 +84,22 @@ static void set_word(int iteration)
     OK(cudaGetLastError());
 }
 
+static cudaStream_t new_stream(unsigned flags)
+{
+    cudaStream_t stream;
+    OK(cudaStreamCreateWithFlags(&stream, flags));
+    return stream;
+}
+
 static void start_kernel(long long cycles)
 {
     persist<<<1, 1, 0, held>>>(word, answer, cycles);
     OK(cudaGetLastError());
+    if (late) {
+        cudaStream_t fresh = new_stream(cudaStreamNonBlocking);
+        if (uses_late)
+            other = fresh;
+    }
     if (!waits)
         return;
     OK(cudaEventRecord(behind, held));
@@ -117,13 +134,6 @@ static void warm_up(void)
     OK(cudaDeviceSynchronize());
 }
 
-static cudaStream_t new_stream(unsigned flags)
-{
-    cudaStream_t stream;
-    OK(cudaStreamCreateWithFlags(&stream, flags));
-    return stream;
-}
-
 static bool choose(const char *scenario)
 {
     if (!strcmp(scenario, "null-nonblocking")) {
@@ -138,6 +148,11 @@ static bool choose(const char *scenario)
     } else if (!strcmp(scenario, "blocking")) {
         held = new_stream(cudaStreamDefault);
         other = new_stream(cudaStreamDefault);
+    } else if (!strcmp(scenario, "late") || !strcmp(scenario, "beside-late")) {
+        held = new_stream(cudaStreamDefault);
+        other = new_stream(cudaStreamDefault);
+        late = true;
+        uses_late = !strcmp(scenario, "late");
     } else {
         return false;
     }

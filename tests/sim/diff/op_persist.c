@@ -127,6 +127,19 @@ static void record_behind(struct world *w, unsigned stream)
     (void)did(w, cu.cuEventDestroy_v2(event), "cuEventDestroy");
 }
 
+/* From now on a stream that is made only now has the other part. */
+static void make_other(struct world *w, struct pair *pair)
+{
+    CUstream handle = NULL;
+
+    if (w->op < w->traits->nonblocking_at || w->n_streams == w->max_streams)
+        return;
+    use_context(w, pair->context);
+    if (did(w, cu.cuStreamCreate(&handle, CU_STREAM_NON_BLOCKING), "cuStreamCreate s%u c%u",
+            w->first_stream + w->n_streams, pair->context))
+        pair->other = stream_new(w, pair->context, STREAM_NONBLOCKING, handle);
+}
+
 static void meanwhile(struct world *w, const struct pair *pair)
 {
     struct buffer *buffer;
@@ -208,6 +221,8 @@ bool op_persist(struct world *w)
         return true;
     stream_submit(w, pair.held, &stamp);
     buffer_used(w, pair.word, pair.held, &stamp, false);
+    if (chance(w, 30))
+        make_other(w, &pair);
     for (unsigned n = draw(w, 4); n; n--)
         meanwhile(w, &pair);
     set_word(w, &pair);
