@@ -12,8 +12,7 @@
 #include "interpose/hooks/entry.h"
 #include "policy/order/drain.h"
 
-/* Memory that the driver does not know. When in doubt, it is. */
-static bool is_pageable(CUdeviceptr address)
+bool ag_entry_is_pageable(CUdeviceptr address)
 {
     CUpointer_attribute attributes[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
                                         CU_POINTER_ATTRIBUTE_RANGE_SIZE};
@@ -29,8 +28,8 @@ static bool is_pageable(CUdeviceptr address)
 static bool reads_pageable(const CUDA_MEMCPY3D *copy)
 {
     if (copy->srcMemoryType == CU_MEMORYTYPE_HOST)
-        return is_pageable((CUdeviceptr)(uintptr_t)copy->srcHost);
-    return copy->srcMemoryType == CU_MEMORYTYPE_UNIFIED && is_pageable(copy->srcDevice);
+        return ag_entry_is_pageable((CUdeviceptr)(uintptr_t)copy->srcHost);
+    return copy->srcMemoryType == CU_MEMORYTYPE_UNIFIED && ag_entry_is_pageable(copy->srcDevice);
 }
 
 /* Nothing is asked of the driver once frees wait anyway. */

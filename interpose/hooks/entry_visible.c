@@ -6,6 +6,7 @@
 #include "graph/record/op.h"
 #include "interpose/driver/driver.h"
 #include "interpose/hooks/entry.h"
+#include "interpose/hooks/entry_graph.h"
 #include "interpose/hooks/entry_replay.h"
 #include "interpose/hooks/entry_retry.h"
 #include "interpose/settings/caller.h"
@@ -177,3 +178,89 @@ FINDS(cuModuleGetGlobal_v2, (CUdeviceptr * dptr, size_t *bytes, CUmodule module,
       dptr, bytes, module, name)
 FINDS(cuLibraryGetGlobal, (CUdeviceptr * dptr, size_t *bytes, CUlibrary library, const char *name),
       dptr, bytes, library, name)
+
+/* --- copies in batches --- */
+
+/* Any other copy is done with pageable memory when its call returns. Of a batch, the driver may
+ * read a source later if the order is ANY (R545 in tests/sim/RULES.md), or STREAM, by what cuda.h
+ * promises; and of destinations that says only that they are written in stream order. A cudaFree
+ * natively waits for that, so a batch that names pageable memory counts, whatever its order. Every
+ * operand is asked for, until frees wait anyway. */
+
+/* Arrays that the driver may refuse unread are not read. */
+static void note_lines(const CUdeviceptr *to, const CUdeviceptr *from, size_t n,
+                       const CUmemcpyAttributes *attributes, size_t n_attributes)
+{
+    if (!to || !from || !attributes || !n_attributes || n_attributes > n)
+        return;
+    for (size_t i = 0; i < n && ag_drain_may_begin(); i++) {
+        if (ag_entry_is_pageable(from[i]) || ag_entry_is_pageable(to[i]))
+            ag_drain_note_visible(AG_VISIBLE_PAGEABLE);
+    }
+}
+
+static bool is_pointer(const CUmemcpy3DOperand *operand)
+{
+    return operand->type == CU_MEMCPY_OPERAND_TYPE_POINTER;
+}
+
+/* The memory of an array is the device's. */
+static void note_boxes(const CUDA_MEMCPY3D_BATCH_OP *boxes, size_t n)
+{
+    for (size_t i = 0; boxes && i < n && ag_drain_may_begin(); i++) {
+        const CUmemcpy3DOperand *to = &boxes[i].dst, *from = &boxes[i].src;
+
+        if ((is_pointer(from) && ag_entry_is_pageable(from->op.ptr.ptr)) ||
+            (is_pointer(to) && ag_entry_is_pageable(to->op.ptr.ptr)))
+            ag_drain_note_visible(AG_VISIBLE_PAGEABLE);
+    }
+}
+
+#define LINES(symbol, per_thread, parameters, ...)         \
+    AG_ENTRY CUresult symbol parameters                    \
+    {                                                      \
+        AG_ENTER(symbol, __VA_ARGS__);                     \
+        note_lines(to, from, n, attributes, n_attributes); \
+        ag_watch_work(stream, per_thread);                 \
+        return ag_entry_leave(ag_cu.symbol(__VA_ARGS__));  \
+    }
+
+#define BOXES(symbol, per_thread, parameters, ...)        \
+    AG_ENTRY CUresult symbol parameters                   \
+    {                                                     \
+        AG_ENTER(symbol, __VA_ARGS__);                    \
+        note_boxes(boxes, n);                             \
+        ag_watch_work(stream, per_thread);                \
+        return ag_entry_leave(ag_cu.symbol(__VA_ARGS__)); \
+    }
+
+LINES(cuMemcpyBatchAsync, false,
+      (CUdeviceptr * to, CUdeviceptr *from, size_t *sizes, size_t n, CUmemcpyAttributes *attributes,
+       size_t *indices, size_t n_attributes, size_t *failed, CUstream stream),
+      to, from, sizes, n, attributes, indices, n_attributes, failed, stream)
+LINES(cuMemcpyBatchAsync_ptsz, true,
+      (CUdeviceptr * to, CUdeviceptr *from, size_t *sizes, size_t n, CUmemcpyAttributes *attributes,
+       size_t *indices, size_t n_attributes, size_t *failed, CUstream stream),
+      to, from, sizes, n, attributes, indices, n_attributes, failed, stream)
+LINES(cuMemcpyBatchAsync_v2, false,
+      (CUdeviceptr * to, CUdeviceptr *from, size_t *sizes, size_t n, CUmemcpyAttributes *attributes,
+       size_t *indices, size_t n_attributes, CUstream stream),
+      to, from, sizes, n, attributes, indices, n_attributes, stream)
+LINES(cuMemcpyBatchAsync_v2_ptsz, true,
+      (CUdeviceptr * to, CUdeviceptr *from, size_t *sizes, size_t n, CUmemcpyAttributes *attributes,
+       size_t *indices, size_t n_attributes, CUstream stream),
+      to, from, sizes, n, attributes, indices, n_attributes, stream)
+BOXES(cuMemcpy3DBatchAsync, false,
+      (size_t n, CUDA_MEMCPY3D_BATCH_OP *boxes, size_t *failed, unsigned long long flags,
+       CUstream stream),
+      n, boxes, failed, flags, stream)
+BOXES(cuMemcpy3DBatchAsync_ptsz, true,
+      (size_t n, CUDA_MEMCPY3D_BATCH_OP *boxes, size_t *failed, unsigned long long flags,
+       CUstream stream),
+      n, boxes, failed, flags, stream)
+BOXES(cuMemcpy3DBatchAsync_v2, false,
+      (size_t n, CUDA_MEMCPY3D_BATCH_OP *boxes, unsigned long long flags, CUstream stream), n,
+      boxes, flags, stream)
+BOXES(cuMemcpy3DBatchAsync_v2_ptsz, true,
+      (size_t n, CUDA_MEMCPY3D_BATCH_OP *boxes, unsigned long long flags, CUstream stream), n,
+      boxes, flags, stream)

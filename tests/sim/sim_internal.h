@@ -201,6 +201,7 @@ struct sim_copy {
     struct sim_span dst, src;
     size_t width, height, depth;
     unsigned char *staged; /* owned: bytes of a pageable source, taken when the call was made */
+    bool reads_late;       /* a pageable source is read when the copy runs */
     CUDA_MEMCPY3D as_asked;
 };
 
@@ -626,6 +627,8 @@ CUresult sim_array_new(CUcontext ctx, CUarray *ret_array, const CUDA_ARRAY3D_DES
 CUresult sim_array_delete(CUarray array);
 /* Where an array's bytes are and how its rows and slices lie. */
 bool sim_array_place(CUarray array, uint64_t *ret_address, size_t *ret_pitch, size_t *ret_height);
+/* 0 where it is no array. */
+size_t sim_array_element_bytes(CUarray array);
 
 /* ---- module.c ---- */
 

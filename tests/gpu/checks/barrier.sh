@@ -17,6 +17,12 @@ barrier_checks() {
     background check barrier/variable holds 'frees.drained >= 3' \
         'frees.drain_reasons.managed_memory >= 3' -- ALLOGRAFT_POLICY=pool -- "$BIN/barrier_variable" variable
     background check barrier/can-fail-variable found_out "$BIN/barrier_variable" variable nobarrier
+    # Not "can-fail": a driver may stage what a batch reads, and wait for what it writes to pageable memory.
+    for kind in batch-to batch-from; do
+        background check "barrier/$kind" holds 'frees.drained >= 3' \
+            'frees.drain_reasons.pageable_memory_access >= 3' -- ALLOGRAFT_POLICY=pool -- "$BIN/barrier" "$kind"
+        background check "barrier/auto-$kind" holds 'coverage.redirected > 0' -- -- "$BIN/barrier" "$kind"
+    done
     background check barrier/sync holds 'frees.null_stream == 0' -- \
         ALLOGRAFT_POLICY=pool ALLOGRAFT_FREE=sync -- "$BIN/barrier" pinned
     background check barrier/managed-policy holds 'devices.*.placements.managed.allocs > 0' -- \

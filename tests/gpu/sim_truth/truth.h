@@ -30,6 +30,7 @@
     X("order", group_order)                       \
     X("barriers", group_barriers)                 \
     X("sources", group_sources)                   \
+    X("batches", group_batches)                   \
     X("host functions", group_host_functions)     \
     X("event codes", group_event_codes)           \
     X("capture: memory", group_capture_memory)    \

@@ -13,7 +13,7 @@
 /* Nothing is linked with what no list knows: it is looked up in any case. */
 #define LINKED_cuMemcpyDtoH_v2        cuMemcpyDtoH_v2
 #define LINKED_cuMemcpy2DUnaligned_v2 cuMemcpy2DUnaligned_v2
-#define LINKED_cuMemcpyBatchAsync_v2  cuMemcpyBatchAsync_v2
+#define LINKED_cuMemcpy3DPeerAsync    cuMemcpy3DPeerAsync
 #define LINKED_cuCtxGetCurrent        cuCtxGetCurrent
 #define LINKED_cuGetExportTable       cuGetExportTable
 #define LINKED_cuAllograftFuture      (typeof(&cuAllograftFuture))dlsym(driver, "cuAllograftFuture")
@@ -22,7 +22,7 @@
 #define FUNCTIONS(X)                                     \
     X(cuMemcpyDtoH_v2, cuMemcpyDtoH, 3020)               \
     X(cuMemcpy2DUnaligned_v2, cuMemcpy2DUnaligned, 3020) \
-    X(cuMemcpyBatchAsync_v2, cuMemcpyBatchAsync, 13000)  \
+    X(cuMemcpy3DPeerAsync, cuMemcpy3DPeerAsync, 4000)    \
     X(cuCtxGetCurrent, cuCtxGetCurrent, 4000)            \
     X(cuGetExportTable, cuGetExportTable, 3000)          \
     X(cuAllograftFuture, cuAllograftFuture, 13000)
@@ -96,14 +96,19 @@ static void by_shaped_copy(CUstream stream)
 }
 
 /* Behind the kernels on their stream; if they came later, it would copy what was there before. */
-static void by_batch(CUstream stream)
+static void by_peer_copy(CUstream stream)
 {
-    CUmemcpyAttributes attributes = {.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM};
-    CUdeviceptr to = (CUdeviceptr)(uintptr_t)copied, from = memory;
-    size_t bytes = sizeof(copied), first = 0;
+    CUDA_MEMCPY3D_PEER copy = {
+        .srcMemoryType = CU_MEMORYTYPE_DEVICE,
+        .srcDevice = memory,
+        .dstMemoryType = CU_MEMORYTYPE_HOST,
+        .dstHost = copied,
+        .WidthInBytes = sizeof(copied),
+        .Height = 1,
+        .Depth = 1,
+    };
 
-    SAY_CODE("batch",
-             found.cuMemcpyBatchAsync_v2(&to, &from, &bytes, 1, &attributes, &first, 1, stream));
+    SAY_CODE("peer copy", found.cuMemcpy3DPeerAsync(&copy, stream));
     OK(cuStreamSynchronize(stream));
 }
 
@@ -233,7 +238,7 @@ int main(int argc, char **argv)
     OK(cuStreamCreate(&stream, CU_STREAM_DEFAULT));
     iterations("copy", stream, by_copy);
     iterations("2-D copy", stream, by_shaped_copy);
-    iterations("batch", stream, by_batch);
+    iterations("peer copy", stream, by_peer_copy);
     iterations("future", stream, by_future);
     iterations("still", stream, by_nothing_that_looks);
     OK(cuMemFree(memory));

@@ -125,6 +125,11 @@ CUresult cuArrayDestroy(CUarray array)
     return result ? result : sim_array_delete(array);
 }
 
+size_t sim_array_element_bytes(CUarray array)
+{
+    return sim_handle_is(array, SIM_ARRAY) ? element_bytes(&array->desc) : 0;
+}
+
 bool sim_array_place(CUarray array, uint64_t *ret_address, size_t *ret_pitch, size_t *ret_height)
 {
     if (!sim_handle_is(array, SIM_ARRAY))

@@ -180,6 +180,8 @@ static bool host_waits(CUcontext ctx, const struct sim_copy *copy, enum side src
 {
     bool host_to_host = src != SIDE_DEVICE && dst != SIDE_DEVICE;
 
+    if (copy->reads_late)
+        return dst == SIDE_PAGEABLE;
     if (async)
         return dst == SIDE_PAGEABLE || (src == SIDE_PAGEABLE && host_to_host);
     if (src == SIDE_PAGEABLE && dst == SIDE_DEVICE)
@@ -227,7 +229,7 @@ CUresult sim_copy_submit(CUstream handle, CUcontext ctx, struct sim_copy *copy, 
     if (src == SIDE_BAD || dst == SIDE_BAD || (dst == SIDE_PINNED && is_read_only(copy)))
         return CUDA_ERROR_INVALID_VALUE;
     work.u.copy = *copy;
-    if (src == SIDE_PAGEABLE) {
+    if (src == SIDE_PAGEABLE && !copy->reads_late) {
         if (!async)
             (void)sim_stream_drain(stream);
         stage(&work.u.copy);

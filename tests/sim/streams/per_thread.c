@@ -77,6 +77,13 @@ TWIN(cuMemcpyBatchAsync_v2,
      (CUdeviceptr * dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes *attrs,
       size_t *attrsIdxs, size_t numAttrs, CUstream hStream),
      (dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, own(hStream)))
+TWIN(cuMemcpy3DBatchAsync,
+     (size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, size_t *failIdx, unsigned long long flags,
+      CUstream hStream),
+     (numOps, opList, failIdx, flags, own(hStream)))
+TWIN(cuMemcpy3DBatchAsync_v2,
+     (size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, unsigned long long flags, CUstream hStream),
+     (numOps, opList, flags, own(hStream)))
 TWIN(cuMemcpyDtoDAsync_v2,
      (CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream),
      (dstDevice, srcDevice, ByteCount, own(hStream)))

@@ -59,14 +59,6 @@ static CUgraphNodeParams params_of(const CUDA_MEMCPY3D *copy)
     return params;
 }
 
-static void copy_batch(CUdeviceptr to, CUdeviceptr from)
-{
-    CUmemcpyAttributes attributes = {.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM};
-    size_t bytes = BYTES, first = 0;
-
-    OK(cuMemcpyBatchAsync(&to, &from, &bytes, 1, &attributes, &first, 1, stream));
-}
-
 static void copy_rectangle(CUdeviceptr to, CUdeviceptr from)
 {
     CUDA_MEMCPY2D copy = {.srcMemoryType = CU_MEMORYTYPE_UNIFIED, .srcDevice = from};
@@ -97,8 +89,6 @@ static CUgraph capture(const char *way)
         OK(cuMemcpyAsync(quiet, device, BYTES, stream));
     else if (strstr(way, "box"))
         OK(cuMemcpy3DAsync(&box, stream));
-    else if (strstr(way, "batch"))
-        copy_batch(to, from);
     else if (is_from(way))
         OK(cuMemcpyHtoDAsync(device, host, BYTES, stream));
     else

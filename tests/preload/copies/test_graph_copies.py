@@ -3,7 +3,7 @@
 from harness import EXACT, POLICIES, SEEDS, Case, main, program
 
 WAYS = ('added', 'added-any-type', 'in-a-child', 'set', 'set-any-type', 'exec-set', 'exec-set-any-type', 'captured',
-        'captured-any', 'captured-rectangle', 'captured-box', 'captured-batch', 'captured-last')
+        'captured-any', 'captured-rectangle', 'captured-box', 'captured-last')
 
 
 class GraphCopies(Case):
