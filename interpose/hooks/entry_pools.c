@@ -125,9 +125,19 @@ AG_ENTRY CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *prop
     return ag_entry_leave(create(pool, properties, __builtin_return_address(0)));
 }
 
+/* What was freed in stream order before the last cudaFree is the pool's by now, and goes with it, or
+ * when it is trimmed, which that cudaFree does, too (R712 in tests/sim/RULES.md). What counts as
+ * used hangs on no wait (R704). */
+static void wait_for_frees(void)
+{
+    if (ag_host_wait_pending())
+        ag_host_wait_complete(AG_STAT_WAITED_QUERY);
+}
+
 AG_ENTRY CUresult cuMemPoolDestroy(CUmemoryPool pool)
 {
     AG_ENTER(cuMemPoolDestroy, pool);
+    wait_for_frees();
     return ag_entry_leave(ag_app_pools_destroy(pool));
 }
 
@@ -135,6 +145,8 @@ AG_ENTRY CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute a
                                         void *value)
 {
     AG_ENTER(cuMemPoolSetAttribute, pool, attribute, value);
+    if (attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH) /* it begins with what is reserved now */
+        wait_for_frees();
     return ag_entry_leave(ag_app_pools_set_attribute(pool, attribute, value));
 }
 
@@ -142,15 +154,15 @@ AG_ENTRY CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute a
                                         void *value)
 {
     AG_ENTER(cuMemPoolGetAttribute, pool, attribute, value);
+    if (attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT)
+        wait_for_frees();
     return ag_entry_leave(ag_app_pools_get_attribute(pool, attribute, value));
 }
 
-/* What was freed in stream order before the last cudaFree is the pool's by now. */
 AG_ENTRY CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep)
 {
     AG_ENTER(cuMemPoolTrimTo, pool, keep);
-    if (ag_host_wait_pending())
-        ag_host_wait_complete(AG_STAT_WAITED_QUERY);
+    wait_for_frees();
     return ag_entry_leave(ag_app_pools_touched(ag_cu.cuMemPoolTrimTo(pool, keep), pool));
 }
 
@@ -202,6 +214,24 @@ AG_ENTRY CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, 
     ag_drain_note_visible(AG_VISIBLE_RDMA);
     return ag_entry_leave(ag_app_range_handle(handle, dptr, size, type, flags));
 }
+
+/* --- the memory of graphs, a pool that the driver keeps for each device --- */
+
+#define ASKS_GRAPH_MEMORY(symbol, parameters, ...)        \
+    AG_ENTRY CUresult symbol parameters                   \
+    {                                                     \
+        AG_ENTER(symbol, __VA_ARGS__);                    \
+        wait_for_frees();                                 \
+        return ag_entry_leave(ag_cu.symbol(__VA_ARGS__)); \
+    }
+
+ASKS_GRAPH_MEMORY(cuDeviceGraphMemTrim, (CUdevice device), device)
+ASKS_GRAPH_MEMORY(cuDeviceGetGraphMemAttribute,
+                  (CUdevice device, CUgraphMem_attribute attribute, void *value), device, attribute,
+                  value)
+ASKS_GRAPH_MEMORY(cuDeviceSetGraphMemAttribute,
+                  (CUdevice device, CUgraphMem_attribute attribute, void *value), device, attribute,
+                  value)
 
 /* --- which pool is used --- */
 

@@ -2,6 +2,7 @@
  * The program's own stream-ordered pools.
  *   bytes   allocations from the default pool and one of its own, on four streams, in a graph: the
  *           words that kernels left, codes and attributes, one line each
+ *   behind  what pools and graphs hold right behind a cudaFree, which waits for all that used them
  *   pairs   ns for cudaMallocAsync + cudaFreeAsync, `name value` lines
  *   loop    us for an iteration that allocates, computes, frees and waits: by default the pool
  *           gives everything back at that wait
@@ -170,6 +171,75 @@ static int bytes(void)
     return 0;
 }
 
+__global__ void late_word(int *p, unsigned long long ns)
+{
+    spin_ns(ns);
+    *p = 1;
+}
+
+/* Memory in stream order, and a kernel that is late to use it. */
+static void use_late(cudaMemPool_t pool, size_t size, cudaStream_t stream)
+{
+    int *p;
+    OK(pool ? cudaMallocFromPoolAsync((void **)&p, size, pool, stream)
+            : cudaMallocAsync((void **)&p, size, stream));
+    late_word<<<1, 1, 0, stream>>>(p, 200000000);
+    OK(cudaGetLastError());
+    OK(cudaFreeAsync(p, stream));
+}
+
+static unsigned long long graph_level(cudaGraphMemAttributeType which)
+{
+    unsigned long long value = 0;
+    OK(cudaDeviceGetGraphMemAttribute(0, which, &value));
+    return value >> 20;
+}
+
+static int behind(void)
+{
+    cudaMemPool_t pool = new_pool(), usual;
+    unsigned long long used, reserved;
+    size_t before, after, total;
+    cudaGraphExec_t exec;
+    cudaGraph_t graph;
+    cudaStream_t stream;
+    void *p[4];
+    OK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed));
+    use_late(NULL, MIB, stream);
+    OK(cudaStreamEndCapture(stream, &graph));
+    OK(cudaGraphInstantiate(&exec, graph, 0));
+    for (auto &one : p)
+        OK(cudaMalloc(&one, 4 * MIB));
+    OK(cudaFree(p[0]));
+    OK(cudaMalloc(&p[0], 4 * MIB)); /* from here on frees need not be the driver's own */
+    OK(cudaDeviceSynchronize());
+    OK(cudaDeviceGetDefaultMemPool(&usual, 0));
+    use_late(NULL, MIB, stream);
+    OK(cudaFree(p[0]));
+    OK(cudaMemPoolGetAttribute(usual, cudaMemPoolAttrUsedMemCurrent, &used));
+    OK(cudaMemPoolGetAttribute(usual, cudaMemPoolAttrReservedMemCurrent, &reserved));
+    printf("pool: used %llu, reserved %llu MiB\n", used, reserved >> 20);
+    OK(cudaDeviceSynchronize());
+    OK(cudaGraphLaunch(exec, stream));
+    OK(cudaFree(p[1]));
+    printf("graphs: used %llu, reserved %llu MiB\n", graph_level(cudaGraphMemAttrUsedMemCurrent),
+           graph_level(cudaGraphMemAttrReservedMemCurrent));
+    OK(cudaGraphLaunch(exec, stream));
+    OK(cudaFree(p[2]));
+    OK(cudaDeviceGraphMemTrim(0));
+    printf("graphs, trimmed: used %llu, reserved %llu MiB\n",
+           graph_level(cudaGraphMemAttrUsedMemCurrent),
+           graph_level(cudaGraphMemAttrReservedMemCurrent));
+    OK(cudaMemGetInfo(&before, &total));
+    use_late(pool, 256 * MIB, stream);
+    OK(cudaFree(p[3]));
+    OK(cudaMemPoolDestroy(pool));
+    OK(cudaMemGetInfo(&after, &total));
+    printf("a destroyed pool: %s\n", after + 64 * MIB < before ? "left behind" : "gone");
+    return 0;
+}
+
 static double median(std::vector<double> values)
 {
     std::sort(values.begin(), values.end());
@@ -241,10 +311,12 @@ int main(int argc, char **argv)
     const char *mode = argc > 1 ? argv[1] : "";
     if (!strcmp(mode, "bytes"))
         return bytes();
+    if (!strcmp(mode, "behind"))
+        return behind();
     if (!strcmp(mode, "pairs"))
         return pairs();
     if (!strcmp(mode, "loop"))
         return loop();
-    fprintf(stderr, "usage: app_pools bytes|pairs|loop\n");
+    fprintf(stderr, "usage: app_pools bytes|behind|pairs|loop\n");
     return EXIT_UNUSABLE;
 }

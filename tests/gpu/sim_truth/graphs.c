@@ -285,3 +285,42 @@ void group_graph_memory(void)
     row("R845", "two launches with a free node", "codes %d %d", code, again);
     synchronize();
 }
+
+/* Units differ between drivers. */
+static const char *graph_levels(char *text)
+{
+    cuuint64_t used = 0, reserved = 0;
+
+    OK(D(cuDeviceGetGraphMemAttribute)(0, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, &used));
+    OK(D(cuDeviceGetGraphMemAttribute)(0, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &reserved));
+    (void)sprintf(text, "used %s, reserved %s", used ? "some" : "none", reserved ? "some" : "none");
+    return text;
+}
+
+/* What graphs hold, while one runs that takes memory and frees it, and after it has. */
+void group_graph_levels(void)
+{
+    CUDA_MEM_ALLOC_NODE_PARAMS alloc = {.bytesize = 4096};
+    CUgraphNode node, free_node;
+    CUgraphExec exec;
+    CUgraph graph;
+    char text[64];
+
+    open_device();
+    alloc.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+    alloc.poolProps.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    OK(D(cuGraphCreate)(&graph, 0));
+    OK(D(cuGraphAddMemAllocNode)(&node, graph, NULL, 0, &alloc));
+    OK(D(cuGraphAddMemFreeNode)(&free_node, graph, &node, 1, alloc.dptr));
+    OK(D(cuGraphInstantiate)(&exec, graph, 0));
+    arm(nonblocking);
+    OK(D(cuGraphLaunch)(exec, nonblocking));
+    OK(D(cuDeviceGraphMemTrim)(0));
+    row("R847", "graph memory after a trim behind work under way", "%s", graph_levels(text));
+    synchronize();
+    row("R848", "graph memory after a wait", "%s", graph_levels(text));
+    OK(D(cuDeviceGraphMemTrim)(0));
+    row("R849", "graph memory after a wait and a trim", "%s", graph_levels(text));
+    row("R850", "a launch after that", "code %d", D(cuGraphLaunch)(exec, nonblocking));
+    synchronize();
+}

@@ -85,6 +85,30 @@ void group_pool_numbers(void)
     row("R711", "a destroyed pool", "code %d", D(cuMemPoolTrimTo)(pool, 0));
 }
 
+/* What a pool with threshold 0 has reserved once its memory was freed behind work under way, and the
+ * host has waited for that in another way than by waiting for a stream, an event or a context. */
+void group_pool_waits(void)
+{
+    CUmemoryPool pool;
+    CUdeviceptr p, other;
+    CUevent event;
+
+    open_device();
+    OK(D(cuEventCreate)(&event, CU_EVENT_DISABLE_TIMING));
+    pool = own_pool(false, true, true, true);
+    p = from_pool(pool, 1000, nonblocking);
+    other = device_memory(4096);
+    arm(nonblocking);
+    OK(D(cuMemFreeAsync)(p, nonblocking));
+    OK(D(cuEventRecord)(event, nonblocking));
+    OK(D(cuMemFree)(other));
+    row("R712", "reserved after a cuMemFree of other memory, in MiB", "%llu",
+        (unsigned long long)pool_number(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) >> 20);
+    OK(D(cuEventSynchronize)(event));
+    row("R713", "and after a cuEventSynchronize", "%llu",
+        (unsigned long long)pool_number(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) >> 20);
+}
+
 /* Memory freed on one stream behind work under way: does another stream's allocation get it? */
 static const char *reuse(bool follow, bool opportunistic, bool internal, CUstream then, bool event)
 {

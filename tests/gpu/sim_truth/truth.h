@@ -39,6 +39,7 @@
     X("capture: joins", group_capture_joins)      \
     X("capture: frees", group_capture_frees)      \
     X("pool numbers", group_pool_numbers)         \
+    X("pool waits", group_pool_waits)             \
     X("pool reuse", group_pool_reuse)             \
     X("pool managed", group_pool_managed)         \
     X("managed advice", group_managed_advice)     \
@@ -49,6 +50,7 @@
     X("graph places", group_graph_places)         \
     X("graph grids", group_graph_grids)           \
     X("graph memory", group_graph_memory)         \
+    X("graph levels", group_graph_levels)         \
     X("functions", group_functions)               \
     X("stream codes", group_stream_codes)         \
     X("contexts", group_contexts)                 \

@@ -2,7 +2,10 @@
  *     queries threads    the same of several threads
  *     queries capture    another thread begins a capture while that wait is made up for
  *     queries access     access to mapped memory ends after the free
- *     queries trim       what was freed in stream order leaves its pool after the free */
+ *     queries trim       what was freed in stream order leaves its pool after the free
+ *     queries pool-X     what a pool has reserved after the free; first comes X: asked or reset
+ *     queries destroy    a pool that is destroyed after the free leaves nothing behind
+ *     queries graphs-X   what graphs hold after the free; first comes X: asked, trim or reset */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -163,6 +166,116 @@ static void pool_trimmed(CUstream stream)
     say("reserved: %d MiB", (int)(reserved / MIB));
 }
 
+/* The pool keeps nothing: a free has the rest go back. */
+static void pool_reserved(CUstream stream, const char *first)
+{
+    cuuint64_t reserved = 9, zero = 0;
+    CUdeviceptr p = begin_churn(stream), q;
+    CUmemoryPool pool;
+
+    OK(cuDeviceGetDefaultMemPool(&pool, 0));
+    OK(cuMemAllocAsync(&q, 64 * MIB, stream));
+    launch_fill(stream, q, 1000, 3);
+    OK(cuMemFreeAsync(q, stream));
+    OK(cuMemFree(p));
+    if (strcmp(first, "reset") == 0) {
+        SAY_CODE("reset", cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH, &zero));
+        OK(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH, &reserved));
+    } else {
+        OK(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved));
+    }
+    say("reserved: %d MiB", (int)(reserved / MIB));
+}
+
+static void pool_destroyed(CUstream stream)
+{
+    CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                 .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+    CUdeviceptr p = begin_churn(stream), q;
+    size_t before = 0, after = 0, total;
+    CUmemoryPool pool;
+
+    OK(cuMemGetInfo(&before, &total));
+    OK(cuMemPoolCreate(&pool, &properties));
+    OK(cuMemAllocFromPoolAsync(&q, 64 * MIB, pool, stream));
+    launch_fill(stream, q, 1000, 3);
+    OK(cuMemFreeAsync(q, stream));
+    OK(cuMemFree(p));
+    SAY_CODE("destroy", cuMemPoolDestroy(pool));
+    OK(cuMemGetInfo(&after, &total));
+    say("left behind: %d MiB", before < after ? 0 : (int)((before - after) / (8 * MIB)) * 8);
+}
+
+static void say_graphs(const char *when)
+{
+    cuuint64_t used = 9, used_high = 9, reserved = 9;
+
+    OK(cuDeviceGetGraphMemAttribute(0, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, &used));
+    OK(cuDeviceGetGraphMemAttribute(0, CU_GRAPH_MEM_ATTR_USED_MEM_HIGH, &used_high));
+    OK(cuDeviceGetGraphMemAttribute(0, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &reserved));
+    say("%s: used %d, high %d, reserved %d MiB", when, (int)(used / MIB), (int)(used_high / MIB),
+        (int)(reserved / MIB));
+}
+
+/* A graph of `bytes` that it takes, fills and frees. */
+static CUgraphExec graph_with_memory(CUcontext context, size_t bytes)
+{
+    CUDA_MEM_ALLOC_NODE_PARAMS alloc = {.bytesize = bytes};
+    CUDA_MEMSET_NODE_PARAMS fill = {.value = 1, .elementSize = 1, .width = bytes, .height = 1};
+    CUgraphNode allocated, filled, freed;
+    CUgraph graph;
+    CUgraphExec exec;
+
+    alloc.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+    alloc.poolProps.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    OK(cuGraphCreate(&graph, 0));
+    OK(cuGraphAddMemAllocNode(&allocated, graph, NULL, 0, &alloc));
+    fill.dst = alloc.dptr;
+    OK(cuGraphAddMemsetNode(&filled, graph, &allocated, 1, &fill, context));
+    OK(cuGraphAddMemFreeNode(&freed, graph, &filled, 1, alloc.dptr));
+    OK(cuGraphInstantiate(&exec, graph, 0));
+    return exec;
+}
+
+/* Which question comes first is which one waits. */
+static void graph_memory(CUstream stream, const char *first)
+{
+    cuuint64_t zero = 0;
+    CUcontext context;
+    CUgraphExec exec;
+    CUdeviceptr p;
+
+    OK(cuCtxGetCurrent(&context));
+    p = begin_churn(stream);
+    exec = graph_with_memory(context, 8 * MIB);
+    OK(cuGraphLaunch(exec, stream));
+    OK(cuMemFree(p));
+    if (strcmp(first, "trim") == 0)
+        SAY_CODE("trim", cuDeviceGraphMemTrim(0));
+    else if (strcmp(first, "reset") == 0)
+        SAY_CODE("reset", cuDeviceSetGraphMemAttribute(0, CU_GRAPH_MEM_ATTR_USED_MEM_HIGH, &zero));
+    say_graphs(first);
+    SAY_CODE("trim", cuDeviceGraphMemTrim(0));
+    say_graphs("trimmed");
+    SAY_CODE("launch", cuGraphLaunch(exec, stream));
+    OK(cuStreamSynchronize(stream));
+    say_graphs("launched again");
+}
+
+static void part(const char *name, CUstream stream)
+{
+    if (strcmp(name, "access") == 0)
+        access_ends(stream);
+    else if (strcmp(name, "trim") == 0)
+        pool_trimmed(stream);
+    else if (strncmp(name, "pool-", 5) == 0)
+        pool_reserved(stream, name + strlen("pool-"));
+    else if (strcmp(name, "destroy") == 0)
+        pool_destroyed(stream);
+    else
+        graph_memory(stream, name + strlen("graphs-"));
+}
+
 int main(int argc, char **argv)
 {
     CUdeviceptr p, used;
@@ -182,7 +295,7 @@ int main(int argc, char **argv)
     }
     OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     if (argc > 1) {
-        (strcmp(argv[1], "access") == 0 ? access_ends : pool_trimmed)(stream);
+        part(argv[1], stream);
         return 0;
     }
     OK(cuEventCreate(&start, CU_EVENT_DEFAULT));

@@ -51,7 +51,8 @@ class Order(Case):
         self.same([program('preload_queries'), 'threads'], variants=EXACT, seeds=SEEDS[:1])
 
     def test_what_ends_after_a_free(self):
-        for part in ('access', 'trim'):
+        for part in ('access', 'trim', 'pool-asked', 'pool-reset', 'destroy', 'graphs-asked', 'graphs-trim',
+                     'graphs-reset'):
             self.same([program('preload_queries'), part], variants=EXACT, seeds=SEEDS)
 
     def test_a_capture_that_begins_during_the_wait(self):

@@ -153,7 +153,7 @@ static void begin_block(CUgraphNode node, struct sim_work *work, CUcontext ctx,
     block->born_at = stamp;
     block->pins = 1;
     block->extra = memory;
-    memory->refs++;
+    sim_graph_block_begins(memory);
     (void)snprintf(block->how_born, sizeof(block->how_born), "a graph's allocation node");
     work->u.block = block;
 }
@@ -252,7 +252,8 @@ static void launch_graph(const struct launch *launch, CUgraph graph, const struc
     free(order);
 }
 
-/* Memory of the last launch that nobody has freed: freed now, or the launch is refused. */
+/* Memory of the last launch that nobody has freed: freed now, or the launch is refused. What a trim
+ * gave back is taken again. */
 static CUresult allocate_memory(CUgraphExec exec, CUstream stream)
 {
     CUgraph graph = exec->graph;
@@ -260,6 +261,8 @@ static CUresult allocate_memory(CUgraphExec exec, CUstream stream)
     for (unsigned i = 0; i < graph->n_nodes; i++) {
         struct sim_graph_memory *memory = graph->nodes[i]->memory;
         struct sim_block *block = memory ? sim_block_starting_at(memory->base) : NULL;
+        if (memory && sim_graph_memory_reserve(memory) != CUDA_SUCCESS)
+            return CUDA_ERROR_OUT_OF_MEMORY;
         if (!block || block->kind != SIM_BLOCK_GRAPH)
             continue;
         if (!(exec->flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH))

@@ -9,9 +9,34 @@
 #define UNIT ((size_t)2 << 20)
 
 static struct {
+    struct sim_graph_memory *first;
     size_t reserved[SIM_MAX_DEVICES], reserved_high[SIM_MAX_DEVICES];
     size_t used_high[SIM_MAX_DEVICES];
 } self;
+
+CUresult sim_graph_memory_reserve(struct sim_graph_memory *memory)
+{
+    size_t *reserved = &self.reserved[memory->device];
+
+    if (memory->reserved)
+        return CUDA_SUCCESS;
+    if (!sim_card_claim(memory->device, memory->taken))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    memory->reserved = true;
+    *reserved += memory->taken;
+    self.reserved_high[memory->device] = SIM_MAX(self.reserved_high[memory->device], *reserved);
+    return CUDA_SUCCESS;
+}
+
+static void give_back(struct sim_graph_memory *memory)
+{
+    if (!memory->reserved)
+        return;
+    memory->reserved = false;
+    self.reserved[memory->device] -= memory->taken;
+    sim_arena_zero(memory->device, memory->base, memory->taken);
+    sim_card_give(memory->device, memory->taken);
+}
 
 CUresult sim_graph_memory_new(size_t bytes, const CUmemPoolProps *props,
                               struct sim_graph_memory **ret_memory)
@@ -23,38 +48,67 @@ CUresult sim_graph_memory_new(size_t bytes, const CUmemPoolProps *props,
         return CUDA_ERROR_INVALID_VALUE;
     if (taken < bytes)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    if (!sim_card_claim(device, taken))
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    uint64_t base = sim_arena_take(device, taken, UNIT);
     struct sim_graph_memory *memory = calloc(1, sizeof(*memory));
-    if (!base || !memory)
+    if (!memory)
+        abort();
+    memory->device = device;
+    memory->taken = taken;
+    CUresult result = sim_graph_memory_reserve(memory);
+    if (result != CUDA_SUCCESS) {
+        free(memory);
+        return result;
+    }
+    uint64_t base = sim_arena_take(device, taken, UNIT);
+    if (!base)
         abort();
     memory->refs = 1;
-    memory->device = device;
     memory->base = base;
     memory->size = bytes;
-    memory->taken = taken;
     memory->props = *props;
-    self.reserved[device] += taken;
-    self.reserved_high[device] = SIM_MAX(self.reserved_high[device], self.reserved[device]);
+    memory->next = self.first;
+    self.first = memory;
     *ret_memory = memory;
     return CUDA_SUCCESS;
 }
 
 void sim_graph_memory_unref(struct sim_graph_memory *memory)
 {
+    struct sim_graph_memory **link = &self.first;
+
     if (!memory || --memory->refs)
         return;
-    self.reserved[memory->device] -= memory->taken;
-    sim_arena_zero(memory->device, memory->base, memory->taken);
+    while (*link != memory)
+        link = &(*link)->next;
+    *link = memory->next;
+    give_back(memory);
     sim_arena_give(memory->device, memory->base, memory->taken);
-    sim_card_give(memory->device, memory->taken);
     free(memory);
+}
+
+static size_t used(int device)
+{
+    size_t bytes = 0;
+
+    for (const struct sim_graph_memory *memory = self.first; memory; memory = memory->next)
+        if (memory->n_blocks && memory->device == device)
+            bytes += memory->taken;
+    self.used_high[device] = SIM_MAX(self.used_high[device], bytes);
+    return bytes;
+}
+
+void sim_graph_block_begins(struct sim_graph_memory *memory)
+{
+    memory->refs++;
+    memory->n_blocks++;
+    (void)used(memory->device);
 }
 
 void sim_graph_block_gone(struct sim_block *block)
 {
-    sim_graph_memory_unref(block->extra);
+    struct sim_graph_memory *memory = block->extra;
+
+    memory->n_blocks--;
+    sim_graph_memory_unref(memory);
     block->extra = NULL;
 }
 
@@ -128,18 +182,6 @@ CUresult cuGraphMemFreeNodeGetParams(CUgraphNode node, CUdeviceptr *p)
     return CUDA_SUCCESS;
 }
 
-static size_t used(int device)
-{
-    size_t bytes = 0;
-
-    for (struct sim_block *block = sim_block_next(0); block;
-         block = sim_block_next(block->base + 1))
-        if (block->kind == SIM_BLOCK_GRAPH && block->device == device)
-            bytes += block->taken;
-    self.used_high[device] = SIM_MAX(self.used_high[device], bytes);
-    return bytes;
-}
-
 CUresult cuDeviceGetGraphMemAttribute(CUdevice dev, CUgraphMem_attribute attribute, void *value)
 {
     SIM_ENTER(SIM_NEEDS_INIT);
@@ -185,6 +227,10 @@ CUresult cuDeviceSetGraphMemAttribute(CUdevice dev, CUgraphMem_attribute attribu
 CUresult cuDeviceGraphMemTrim(CUdevice dev)
 {
     SIM_ENTER(SIM_NEEDS_INIT);
-    /* Nothing is kept beyond what graphs that exist have reserved. */
-    return sim_device_ok(dev) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+    if (!sim_device_ok(dev))
+        return CUDA_ERROR_INVALID_DEVICE;
+    for (struct sim_graph_memory *memory = self.first; memory; memory = memory->next)
+        if (!memory->n_blocks && memory->device == dev)
+            give_back(memory);
+    return CUDA_SUCCESS;
 }

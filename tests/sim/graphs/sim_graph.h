@@ -11,6 +11,9 @@ struct sim_graph_memory {
     CUdeviceptr base;
     size_t size, taken;
     CUmemPoolProps props;
+    unsigned n_blocks; /* of launches whose free has not run */
+    bool reserved;     /* there is memory behind it: not from a trim to the next launch */
+    struct sim_graph_memory *next;
 };
 
 #define SIM_NAMED 2 /* blocks that a copy or fill names at most */
@@ -89,6 +92,10 @@ CUgraphNode sim_graph_find_clone(CUgraph graph, CUgraphNode original);
 CUresult sim_graph_memory_new(size_t bytes, const CUmemPoolProps *props,
                               struct sim_graph_memory **ret_memory);
 void sim_graph_memory_unref(struct sim_graph_memory *memory);
+/* A launch has it until sim_graph_block_gone. */
+void sim_graph_block_begins(struct sim_graph_memory *memory);
+/* A launch is going to use it: takes what a trim has given back. */
+CUresult sim_graph_memory_reserve(struct sim_graph_memory *memory);
 CUresult sim_graph_add_alloc(CUgraph graph, CUcontext ctx, const CUgraphNode *before,
                              size_t n_before, size_t bytes, const CUmemPoolProps *props,
                              CUdeviceptr *ret_p, CUgraphNode *ret_node);
