@@ -328,6 +328,13 @@ static bool watches_streams_under(enum ag_entry_state state)
            !ag_options_watch_launches(&options) && ag_cu.cuCtxRecordEvent && ag_cu.cuCtxWaitEvent;
 }
 
+bool ag_entry_may_substitute(void)
+{
+    int state = atomic_load_explicit(&ag_entry_state, memory_order_acquire);
+
+    return state == AG_ENTRY_NEW ? !ag_options_are_disabled(environ) : state == AG_ENTRY_ACTIVE;
+}
+
 bool ag_entry_watches_streams(void)
 {
     int state = atomic_load_explicit(&ag_entry_state, memory_order_acquire);

@@ -308,6 +308,16 @@ void *ag_exports_find(const struct ag_exports *exports, const char *name, size_t
     return NULL;
 }
 
+enum ag_exported ag_loaded_exports(const ElfW(Dyn) * dynamic, uintptr_t load, const char *name)
+{
+    struct ag_exports exports = exports_in(dynamic, load);
+    size_t bytes;
+
+    if (!exports.hashes)
+        return AG_EXPORTS_UNKNOWN;
+    return ag_exports_find(&exports, name, &bytes) ? AG_EXPORTED : AG_NOT_EXPORTED;
+}
+
 struct search {
     const char *name;
     struct ag_exports found;

@@ -44,6 +44,11 @@ size_t ag_loaded_build_id(const struct ag_loaded *loaded, char *digits, size_t c
  * slow search. */
 const char *ag_loaded_function(const struct ag_loaded *loaded, const void *address);
 
+/* Does a library export `name`, by its dynamic section, at the addresses it was loaded to? It may
+ * have no table of hashes that we can read. */
+enum ag_exported { AG_NOT_EXPORTED, AG_EXPORTED, AG_EXPORTS_UNKNOWN };
+enum ag_exported ag_loaded_exports(const ElfW(Dyn) * dynamic, uintptr_t load, const char *name);
+
 /* The symbols that a library exports. */
 struct ag_exports {
     uintptr_t load; /* what their values are relative to */

@@ -43,6 +43,8 @@ void *ag_driver_pointer(enum ag_hook hook);
 bool ag_driver_owns(const void *address);
 /* Is a libcuda mapped into this process? Needs no ag_driver_find(). */
 bool ag_driver_is_loaded(void);
+/* May one that is export `name`? Likewise. */
+bool ag_driver_may_export(const char *name);
 /* Likewise, or does somebody else define its functions behind us? */
 bool ag_driver_is_there(void);
 /* "CUDA_ERROR_OUT_OF_MEMORY" or the like; static memory. */

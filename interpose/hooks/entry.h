@@ -79,6 +79,9 @@ static inline bool ag_entry_replays_now(void)
     return (atomic_load_explicit(&ag_entry_replay, memory_order_acquire) & AG_REPLAY_ON) != 0;
 }
 
+/* Likewise, are look-ups answered with our functions? */
+bool ag_entry_may_substitute(void);
+
 static inline bool ag_entry_inside(void)
 {
     return ag_entry_depth > 0;

@@ -61,6 +61,8 @@ _Atomic(void *) ag_trampoline_ways[N_TRAMPOLINES]; /* where a thunk jumps by its
 void *ag_trampoline_enter(unsigned number);
 
 static _Atomic(void *) reals[N_TRAMPOLINES]; /* the driver's functions, as far as they are known */
+static _Atomic(void *) given[N_TRAMPOLINES]; /* those of `reals` whose look-ups got a trampoline */
+static _Atomic bool any_given;
 static _Atomic bool over;
 
 /* --- by address --- */
@@ -113,10 +115,11 @@ static bool always_enters(unsigned number)
            ((changes_what_graphs_name(number) || ends_replay(number)) && ag_entry_replays());
 }
 
-/* Does the program need the trampoline, as things are set? */
+/* Does the program need the trampoline, as things are set, or has it got it already? */
 static bool is_needed(unsigned number)
 {
-    return ag_entry_replays() || may_be_work(number);
+    return ag_entry_replays() || may_be_work(number) ||
+           atomic_load_explicit(&given[number], memory_order_relaxed);
 }
 
 static void *fill(unsigned number, void *real)
@@ -229,6 +232,24 @@ static void end(const char *why)
     errno = saved_errno;
 }
 
+static void *give(unsigned number, void *real)
+{
+    atomic_store_explicit(&given[number], real, memory_order_relaxed);
+    atomic_store_explicit(&any_given, true, memory_order_release);
+    return thunk(number);
+}
+
+void *ag_trampoline_given(void *real)
+{
+    unsigned n = atomic_load_explicit(&any_given, memory_order_acquire) ? N_TRAMPOLINES : 0;
+
+    for (unsigned i = 0; i < n; i++) {
+        if (atomic_load_explicit(&given[i], memory_order_relaxed) == real)
+            return thunk(i);
+    }
+    return real;
+}
+
 /* The spare trampoline of an address, the same one each time. */
 static void *spare_of(void *real)
 {
@@ -236,7 +257,7 @@ static void *spare_of(void *real)
         void *there = NULL;
 
         if (atomic_compare_exchange_strong(&reals[i], &there, real) || there == real)
-            return thunk(i);
+            return give(i, real);
     }
     end("the driver has more unknown functions than there are trampolines");
     return real;
@@ -250,14 +271,14 @@ void *ag_trampoline_of_address(void *real)
         return spare_of(real);
     if (by_address[row].number == NO_TRAMPOLINE || !is_needed((unsigned)by_address[row].number))
         return real;
-    return thunk((unsigned)by_address[row].number);
+    return give((unsigned)by_address[row].number, real);
 }
 
 void *ag_trampoline_of_name(const char *name, void *real)
 {
     for (unsigned i = 0; i < N_LISTED; i++) {
         if (ag_symbol_is(name, listed[i].name))
-            return is_needed(i) ? thunk(i) : real;
+            return is_needed(i) ? give(i, real) : real;
     }
     for (size_t i = 0; i < N_WITHOUT; i++) {
         if (ag_symbol_is(name, no_trampoline[i]))

@@ -19,6 +19,8 @@
 void *ag_trampoline_of_name(const char *name, void *real);
 /* The same for what the driver's own look-up answered. After ag_trampoline_index(). */
 void *ag_trampoline_of_address(void *real);
+/* The trampoline that a look-up of `real` was answered with before; else `real`. */
+void *ag_trampoline_given(void *real);
 
 /* Is it one of them? */
 bool ag_trampoline_is_at(const void *address);

@@ -582,7 +582,7 @@ enum ag_log_level ag_options_log_level(char **environment)
     return level;
 }
 
-static bool is_disabled(char **environment)
+bool ag_options_are_disabled(char **environment)
 {
     bool disable = false;
 
@@ -612,7 +612,7 @@ bool ag_options_may_watch_launches(char **environment)
     enum ag_prefetch prefetch = AG_PREFETCH_ALLOC;
 
     READ_VARIABLE(environment, PREFETCH, PREFETCH, &prefetch);
-    return !is_disabled(environment) &&
+    return !ag_options_are_disabled(environment) &&
            (prefetch == AG_PREFETCH_LAUNCH || names_file(environment) ||
             (rules && ag_rules_any(rules, ag_rule_watches_launches)));
 }
@@ -623,7 +623,7 @@ static bool may_free(char **environment, unsigned modes)
     enum ag_free_mode mode = AG_FREE_AUTO;
 
     READ_VARIABLE(environment, FREE, FREE_MODE, &mode);
-    return !is_disabled(environment) && (modes >> mode & 1 || names_file(environment));
+    return !ag_options_are_disabled(environment) && (modes >> mode & 1 || names_file(environment));
 }
 
 bool ag_options_may_watch_streams(char **environment)
@@ -640,7 +640,7 @@ bool ag_options_may_replay(char **environment)
 {
     struct ag_stream_words streams = {0};
 
-    if (is_disabled(environment))
+    if (ag_options_are_disabled(environment))
         return false;
     if (!ag_option_text(environment, AG_OPTION_GRAPH))
         return names_file(environment);
@@ -653,9 +653,9 @@ bool ag_options_may_time_waits(char **environment)
     bool waits = false;
 
     if (!ag_option_text(environment, AG_OPTION_WAITS))
-        return !is_disabled(environment) && names_file(environment);
+        return !ag_options_are_disabled(environment) && names_file(environment);
     READ_VARIABLE(environment, WAITS, SWITCH, &waits);
-    return !is_disabled(environment) && waits;
+    return !ag_options_are_disabled(environment) && waits;
 }
 
 static bool need_nvtx(const struct ag_stream_words *streams, const struct ag_iteration *iteration)

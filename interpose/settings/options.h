@@ -119,6 +119,7 @@ bool ag_options_ask_for_nvtx(const struct ag_options *options);
  * driver's symbols asks. Where a file may say so the answer is yes; only names of streams and
  * ranges of NVTX are not looked for in one. A bad value counts as none: with one, every call is the
  * driver's. */
+bool ag_options_are_disabled(char **environment);
 bool ag_options_may_watch_launches(char **environment);
 bool ag_options_may_watch_streams(char **environment);
 /* May frees do other than wait for the device? */

@@ -15,15 +15,8 @@ ALLOCS = 5
 WATCHED = r'^cuLaunch.* belongs'  # what submits work, where streams are watched
 
 
-def two_lookups(variant):
-    """dlsym answers before anything is read, so also when switched off; cuGetProcAddress then gives
-    the driver's own: the same symbol has two addresses, and both lead to the driver. Where every call is
-    the driver's, or frees are ordered at once, launches are the driver's own, but for those that may start early."""
-    return WATCHED + r'|^    is cu|finds itself'
-
-
 class Lookups(Case):
-    def through(self, command, lookup, drop=two_lookups):
+    def through(self, command, lookup, drop=WATCHED):
         results = self.same(command, variants=EVERY, drop=drop)
         for variant, result in results:
             with self.subTest(settings=variant):
@@ -51,7 +44,7 @@ class Lookups(Case):
     def test_dlsym_by_default(self):
         # What is exported is found first, as by a program linked with the driver: launches too,
         # which jump on.
-        self.through([program('preload_lookup_dlsym'), 'default'], 'exported', drop=lambda variant: WATCHED)
+        self.through([program('preload_lookup_dlsym'), 'default'], 'exported')
 
     def test_get_proc_address_legacy(self):
         self.through([program('preload_lookup_get_proc'), 'legacy'], 'get_proc_address')
@@ -72,7 +65,7 @@ class Lookups(Case):
                                     'libcuda.so.1')):
                 with self.subTest(command=command, settings=variant):
                     results = self.same([program(command[0]), *command[1:]], variants=[variant],
-                                        drop=r'^cuLaunch.* belongs|^    is cu|finds itself')
+                                        drop=r'^cuLaunch.* belongs')
                     owners = dict(re.findall(r'^(cuLaunch.*) belongs to (\S+)$', results[0][1].out, re.MULTILINE))
                     # One that may start early may have to wait behind a free.
                     waits = 'ALLOGRAFT_DISABLE' not in variant and variant.get('ALLOGRAFT_FREE') != 'sync'
@@ -98,9 +91,48 @@ class Lookups(Case):
         settings = {'SIM_DRIVER_VERSION': '12020', 'LD_LIBRARY_PATH': os.path.join(SIM, 'age', '12020')}
         for command in ('preload_lookup_dlsym', 'preload_lookup_get_proc'):
             for _, result in self.same(program(command), variants=[{'ALLOGRAFT_GRAPH': 'all'}],
-                                       drop=r'^cuLaunch.* belongs|^    is cu|finds itself',
+                                       drop=r'^cuLaunch.* belongs',
                                        settings=settings, quiet=False):
                 self.assertEqual(result.report()['replay']['state'], 'unavailable')
+
+
+# Where a setting that no look-up knows yet leaves all to the driver, what dlsym answered before stays.
+LATE = [{'ALLOGRAFT_CONFIG': '@FOLDER@/no such file'}, {'ALLOGRAFT_LIMIT': 'nonsense'}]
+
+
+class Scopes(Case):
+    """Which functions of the driver are found by whom, and at which address."""
+
+    def compare(self, name, library, how, drop=None, ages=('', '11040', '12020')):
+        for age in ages:
+            settings = {'SIM_DRIVER_VERSION': age, 'LD_LIBRARY_PATH': os.path.join(SIM, 'age', age)} if age else {}
+            results = self.same([program(name), program(library), *how], variants=EVERY + LATE, drop=drop,
+                                settings=settings, quiet=False)
+            for _, result in results:
+                self.assertIn('cuNoSuchFunction NULL', result.out)
+
+    def test_a_driver_that_is_opened(self):
+        # Of the driver that others have for themselves, a library that was opened may see more than we know.
+        unknown = r'^library by default: |: all of one address'
+        for library in ('libpreload_scope.so', 'libpreload_scope_linked.so'):
+            for how in ('none', 'local', 'global'):
+                with self.subTest(library=library, how=how):
+                    self.compare('preload_lookup_scope', library, [how], unknown)
+
+    def test_what_no_driver_has(self):
+        for how in ('none', 'local', 'global'):
+            for library in ('libpreload_scope.so', 'libpreload_scope_linked.so'):
+                for variant in EVERY:
+                    result = preloaded([program('preload_lookup_scope'), program(library), how],
+                                       dict(variant, SIM_DRIVER_VERSION='11040',
+                                            LD_LIBRARY_PATH=os.path.join(SIM, 'age', '11040')))
+                    self.assertIn('library by default: cuMemGetMemPool NULL', result.out)
+                    self.assertIn('library by default: cuMemPrefetchBatchAsync NULL', result.out)
+
+    def test_a_driver_that_is_linked(self):
+        for library in ('libpreload_scope.so', 'libpreload_scope_linked.so'):
+            with self.subTest(library=library):
+                self.compare('preload_lookup_scope_linked', library, ['local'], r': all of one address')
 
 
 class OtherLibraries(Case):
