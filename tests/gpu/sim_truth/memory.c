@@ -133,6 +133,69 @@ void group_copy_codes(void)
     row("R247", "cuMemsetD8 of 0 bytes", "code %d", D(cuMemsetD8)(p, 0, 0));
 }
 
+/* Rows of 32 bytes, slices of 4 rows: of each the source, within what is 4 KiB long. */
+static CUresult copy_box(CUdeviceptr p, size_t x, size_t y, size_t width, size_t rows, size_t depth,
+                         size_t pitch)
+{
+    CUDA_MEMCPY3D box = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                         .srcDevice = p,
+                         .srcXInBytes = x,
+                         .srcY = y,
+                         .srcPitch = pitch,
+                         .srcHeight = 4,
+                         .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                         .dstDevice = p + 2048,
+                         .dstPitch = 64,
+                         .dstHeight = 8,
+                         .WidthInBytes = width,
+                         .Height = rows,
+                         .Depth = depth};
+
+    return D(cuMemcpy3D)(&box);
+}
+
+static CUresult copy_rectangle(CUdeviceptr p, size_t x, size_t width, size_t rows, size_t pitch)
+{
+    CUDA_MEMCPY2D rectangle = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                               .srcDevice = p,
+                               .srcXInBytes = x,
+                               .srcPitch = pitch,
+                               .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                               .dstDevice = p + 2048,
+                               .dstPitch = 64,
+                               .WidthInBytes = width,
+                               .Height = rows};
+
+    return D(cuMemcpy2D)(&rectangle);
+}
+
+void group_rectangle_codes(void)
+{
+    CUdeviceptr p;
+
+    open_device();
+    p = device_memory(4096);
+    row("R250", "cuMemcpy2D whose rows end at the pitch", "code %d",
+        copy_rectangle(p, 8, 24, 2, 32));
+    row("R251", "cuMemcpy2D of a pitch less than the width", "code %d",
+        copy_rectangle(p, 0, 40, 2, 32));
+    row("R252", "cuMemcpy2D of a pitch less than x and the width", "code %d",
+        copy_rectangle(p, 16, 24, 2, 32));
+    row("R253", "the same of one row", "code %d", copy_rectangle(p, 16, 24, 1, 32));
+    row("R254", "cuMemcpy2D of a pitch of 0, two rows", "code %d", copy_rectangle(p, 0, 24, 2, 0));
+    row("R255", "cuMemcpy2D of a pitch of 1 TiB", "code %d",
+        copy_rectangle(p, 0, 24, 2, (size_t)1 << 40));
+    row("R256", "cuMemcpy3D of slices that end at the height", "code %d",
+        copy_box(p, 0, 2, 16, 2, 2, 32));
+    row("R257", "cuMemcpy3D of a height less than y and the rows", "code %d",
+        copy_box(p, 0, 3, 16, 2, 2, 32));
+    row("R258", "the same of one slice", "code %d", copy_box(p, 0, 3, 16, 2, 1, 32));
+    row("R259", "cuMemcpy3D of no slices", "code %d", copy_box(p, 0, 0, 16, 2, 0, 32));
+    row("R260", "cuMemsetD2D8 of a pitch less than the width", "code %d",
+        D(cuMemsetD2D8)(p, 8, 0, 16, 2));
+    row("R261", "cuMemsetD2D32 of a pitch of 18", "code %d", D(cuMemsetD2D32)(p, 18, 0, 4, 2));
+}
+
 void attribute_line(const char *id, const char *name, CUdeviceptr p)
 {
     CUcontext ctx = NULL;

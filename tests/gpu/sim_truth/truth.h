@@ -21,6 +21,7 @@
     X("host codes", group_host_codes)             \
     X("sizes", group_sizes)                       \
     X("copy codes", group_copy_codes)             \
+    X("rectangle codes", group_rectangle_codes)   \
     X("attributes", group_attributes)             \
     X("waits: memory", group_waits_memory)        \
     X("waits: copies", group_waits_copies)        \

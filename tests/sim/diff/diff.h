@@ -54,6 +54,7 @@ struct traits {
     bool divided;    /* every other thread only allocates and frees, beside those that submit */
     bool polls;      /* the host waits for memory without any call of the driver */
     bool maps;       /* one in ten: memory of cuMemMap and of code, limits (op_map.c) */
+    bool boxes;      /* copies of rectangles and boxes, and what the driver refuses (op_box.c) */
     unsigned n_bystanders; /* streams that are created at the start and never used */
 };
 
@@ -354,6 +355,16 @@ struct buffer *global_buffer(struct world *w, unsigned context);
 bool op_limit(struct world *w);
 bool op_map_any(struct world *w);
 
+/* ---- op_box.c ---- */
+/* Are both large enough for a box, and of the device? */
+bool box_fits(const struct buffer *dst, const struct buffer *src);
+CUresult copy_box(struct world *w, unsigned stream, const struct buffer *dst,
+                  const struct buffer *src, uint32_t value);
+/* One of some kinds of copies, fills and launches; refused: so that it changes nothing. */
+void do_refused(struct world *w, unsigned stream, struct buffer *dst, struct buffer *src,
+                uint32_t kind, uint32_t value, bool refused);
+bool op_box(struct world *w);
+
 /* ---- op_persist.c ---- */
 bool op_persist(struct world *w);
 
@@ -415,6 +426,8 @@ enum step_kind {
     STEP_COPY_ROWS,
     STEP_MEMSET,
     STEP_HOST,
+    STEP_BOX,
+    STEP_REFUSED, /* in some iterations */
     STEP_RECORD,
     STEP_TEMPORARY, /* stream-ordered memory for the length of the step */
     STEP_NATIVE,    /* cuMemAlloc and cuMemFree */

@@ -67,6 +67,8 @@ void traits_of(uint64_t seed, unsigned n_threads, bool ipc, struct traits *ret_t
     t->maps = seed % 10 == 8 && !ipc;
     if (t->maps) /* a context that begins anew has its first limit */
         t->resets = t->greens = false;
+    /* Last: programs without these are the same as without such kinds. */
+    t->boxes = chance(&dice, 30);
 }
 
 void traits_with_iterations(struct traits *traits)
@@ -134,6 +136,8 @@ void one_operation(struct world *w)
     if (w->traits->hungry && chance(w, 12) && op_alloc(w))
         return;
     if (w->traits->maps && !w->submits_nothing && chance(w, 15) && op_map_any(w))
+        return;
+    if (w->traits->boxes && !w->submits_nothing && !w->capture.open && chance(w, 8) && op_box(w))
         return;
     for (unsigned tries = 0; tries < 12; tries++) {
         if (w->capture.open) {

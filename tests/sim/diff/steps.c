@@ -40,6 +40,8 @@ void step_draw(struct world *w, const struct loop *loop, struct step *ret_step)
         ret_step->kind = (enum step_kind)(STEP_RECORD + draw(w, N_STEP_KINDS - STEP_RECORD));
     if (chance(w, 70))
         ret_step->other = ret_step->src;
+    if (w->traits->boxes && chance(w, 25))
+        ret_step->kind = chance(w, 60) ? STEP_BOX : STEP_REFUSED;
 }
 
 static uint32_t varied(uint32_t value, enum vary how, unsigned iteration)
@@ -251,7 +253,8 @@ bool bring_behind(struct world *w, struct loop *loop, unsigned stream, const str
 
 static bool needs_source(const struct step *step)
 {
-    return step->kind == STEP_KERNEL || step->kind == STEP_COPY || step->kind == STEP_COPY_ROWS;
+    return step->kind == STEP_KERNEL || step->kind == STEP_COPY || step->kind == STEP_COPY_ROWS ||
+           step->kind == STEP_BOX || step->kind == STEP_REFUSED;
 }
 
 static void do_host(struct world *w, struct loop *loop, struct step *step, unsigned stream,
@@ -281,6 +284,20 @@ static void do_mark(struct world *w, unsigned stream)
         return;
     stream_submit(w, stream, &w->marks[w->n_marks].stamp);
     w->marks[w->n_marks++].index = index;
+}
+
+static void do_box(struct world *w, const struct step *step, unsigned stream, struct buffer *dst,
+                   struct buffer *src, unsigned iteration)
+{
+    uint32_t value = varied(step->value, step->varies, iteration);
+
+    if (!box_fits(dst, src))
+        return;
+    if (step->kind == STEP_REFUSED)
+        do_refused(w, stream, dst, src, step->value, value, iteration / 3 % 3 == 2);
+    else if (did(w, copy_box(w, stream, dst, src, value), "box b%u b%u s%u", dst->id, src->id,
+                 stream))
+        used_both(w, stream, dst, src);
 }
 
 static CUresult do_plain(struct world *w, const struct step *step, unsigned stream,
@@ -333,6 +350,10 @@ void step_do(struct world *w, struct loop *loop, struct step *step, unsigned ite
             return;
         (void)did(w, do_temporary(w, loop, step, stream, dst), "temporary %d b%u s%u",
                   step->kind == STEP_NATIVE, dst->id, stream);
+        return;
+    }
+    if (step->kind == STEP_BOX || step->kind == STEP_REFUSED) {
+        do_box(w, step, stream, dst, src, iteration);
         return;
     }
     n = step->kind == STEP_KERNEL && step->kernel == KERNEL_HASH

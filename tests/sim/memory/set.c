@@ -36,7 +36,9 @@ static CUresult submit(CUcontext ctx, CUstream handle, struct sim_set set, bool 
     if (!set.width || !set.height)
         return CUDA_SUCCESS;
     size_t bytes = (set.height - 1) * set.pitch + set.width * set.element_bytes;
-    if (set.dst % set.element_bytes || (set.height > 1 && set.pitch % set.element_bytes))
+    if (set.dst % set.element_bytes ||
+        (set.height > 1 &&
+         (set.pitch % set.element_bytes || set.pitch / set.element_bytes < set.width)))
         return CUDA_ERROR_INVALID_VALUE;
     if (!block && !sim_arena_has(set.dst, NULL))
         return CUDA_ERROR_INVALID_VALUE;
