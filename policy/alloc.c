@@ -1040,7 +1040,8 @@ static inline void keep_or_release(struct ag_block *block)
         return;
     }
     sharing = ag_ipc_hold(block);
-    keeps = sharing == AG_IPC_NOT_SHARED && !closed;
+    keeps = sharing == AG_IPC_NOT_SHARED && !closed &&
+            atomic_load_explicit(&block->sync_memops, memory_order_relaxed) == AG_SYNC_NOT_SET;
     if (sharing != AG_IPC_OPEN_ELSEWHERE)
         out = ag_cache_keep(&context->cache, block, keeps ? cache_limit(context->device) : 0);
     if (out)
@@ -1098,6 +1099,7 @@ static void give_again(const struct ag_block *copy, uint64_t export_number, bool
         return;
     if (export_number && ag_ledger_rare(block))
         atomic_store(&ag_ledger_rare(block)->export_number, export_number);
+    atomic_store(&block->sync_memops, copy->sync_memops);
     if (guarded)
         ag_guard_resume(block, copy->requested, caller);
     give(block, copy->requested);

@@ -371,16 +371,32 @@ static CUresult set_of_piece(const void *value, const struct ag_block_seen *piec
     return result;
 }
 
+/* The driver keeps it with the memory, which so must not be anybody else's. */
+static CUresult set_of_block(const void *value, CUdeviceptr address,
+                             const struct ag_block_seen *block)
+{
+    CUresult result = ag_cu.cuPointerSetAttribute(value, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address);
+    unsigned wanted;
+
+    memcpy(&wanted, value, sizeof(wanted));
+    if (result == CUDA_SUCCESS)
+        (void)ag_ledger_note_sync(block->address, wanted ? AG_SYNC_ON : AG_SYNC_OFF);
+    return result;
+}
+
 CUresult ag_answer_set_attribute(const void *value, CUpointer_attribute attribute,
                                  CUdeviceptr address)
 {
     struct ag_block_seen block;
+    bool is_sync = value && attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS && has_context() &&
+                   ag_answer_redirected(address, &block);
 
-    if (value && attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS && has_context() &&
-        ag_answer_redirected(address, &block) && block.slab) {
+    if (is_sync && block.slab) {
         ag_churn_note_shared();
         return set_of_piece(value, &block);
     }
     ag_answer_note_exported(address);
+    if (is_sync)
+        return set_of_block(value, address, &block);
     return ag_cu.cuPointerSetAttribute(value, attribute, ag_answer_known(address));
 }

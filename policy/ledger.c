@@ -156,8 +156,7 @@ bool ag_ledger_note_sync(CUdeviceptr base, enum ag_sync_memops set)
 {
     unsigned i = take(base);
     struct ag_block *block = ag_map_get(&shards[i].map, base);
-    bool live = block && ag_block_slab(block) &&
-                atomic_load_explicit(&block->state, memory_order_acquire) == AG_BLOCK_LIVE;
+    bool live = block && atomic_load_explicit(&block->state, memory_order_acquire) == AG_BLOCK_LIVE;
 
     if (live)
         atomic_store_explicit(&block->sync_memops, (uint8_t)set, memory_order_relaxed);

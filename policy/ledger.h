@@ -25,7 +25,8 @@ enum ag_block_state {
     AG_BLOCK_FOREIGN, /* another process', opened by the program, which cannot free it (ipc.h) */
 };
 
-/* CU_POINTER_ATTRIBUTE_SYNC_MEMOPS of a piece: the driver has one for its whole slab. */
+/* CU_POINTER_ATTRIBUTE_SYNC_MEMOPS as the program set it. It stays with the memory: what has it set
+ * is never anybody else's. Of pieces the driver has one for their whole slab. */
 enum ag_sync_memops { AG_SYNC_NOT_SET, AG_SYNC_OFF, AG_SYNC_ON };
 
 /* The driver has let others at the memory, by a handle of its own: it is freed natively. */
@@ -52,8 +53,8 @@ struct ag_block {
     _Atomic uint8_t placement; /* enum ag_placement: where it is counted */
     uint8_t lies_on; /* 1 + the device that prefetches before launches left it on; 0 for none */
     _Atomic uint8_t state;
-    _Atomic uint8_t sync_memops; /* of a piece: enum ag_sync_memops, as the program set it */
-    _Atomic uintptr_t slab;      /* see ag_block_slab(); and AG_BLOCK_COUNTED */
+    _Atomic uint8_t sync_memops;          /* enum ag_sync_memops */
+    _Atomic uintptr_t slab;               /* see ag_block_slab(); and AG_BLOCK_COUNTED */
     _Atomic(struct ag_block_rare *) rare; /* NULL: it has none of that */
 };
 
@@ -159,13 +160,12 @@ static inline void ag_ledger_give(struct ag_block *block, size_t requested)
     atomic_store_explicit(&block->requested, requested, memory_order_relaxed);
     if (rare)
         atomic_store_explicit(&rare->buffer_id, 0, memory_order_relaxed);
-    atomic_store_explicit(&block->sync_memops, AG_SYNC_NOT_SET, memory_order_relaxed);
     atomic_store_explicit(&block->state, AG_BLOCK_LIVE, memory_order_release);
 }
 
 /* Makes the block memory of another process that the program has open, `requested` bytes. */
 void ag_ledger_lend(struct ag_block *block, size_t requested);
-/* The LIVE block at `base`, if it is a piece, has that SYNC_MEMOPS now. False: there is none. */
+/* The LIVE block at `base` has that SYNC_MEMOPS now. False: there is none. */
 bool ag_ledger_note_sync(CUdeviceptr base, enum ag_sync_memops set);
 /* The LIVE block at `base` has the IPC handle of that number now, unless it has one: the number it
  * has, or 0 when the block is gone. */

@@ -510,7 +510,7 @@ struct sim_block {
     char how_born[96], how_freed[96];
     unsigned access_mask; /* devices that cuMemSetAccess opened it to */
     unsigned read_only_mask;
-    int sync_memops;
+    int sync_memops, sync_memops_set;
     void *extra;   /* managed: residency; imported: mapping */
     CUgraph graph; /* made by a graph's allocation node */
     struct sim_block *next_zombie;

@@ -254,6 +254,37 @@ void group_attributes(void)
                                  device_memory(1000) + 1000));
 }
 
+/* As it was, once it is set, and once it is unset. */
+static void sync_line(const char *id, const char *name, CUdeviceptr p)
+{
+    unsigned said[3] = {9, 9, 9}, on = 1, off = 0;
+    CUresult code;
+
+    D(cuPointerGetAttribute)(&said[0], CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, p);
+    code = D(cuPointerSetAttribute)(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, p);
+    D(cuPointerGetAttribute)(&said[1], CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, p);
+    D(cuPointerSetAttribute)(&off, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, p);
+    D(cuPointerGetAttribute)(&said[2], CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, p);
+    row(id, name, "code %d, %u %u %u", code, said[0] & 1, said[1] & 1, said[2] & 1);
+}
+
+void group_sync_memops(void)
+{
+    CUdeviceptr p;
+    unsigned said = 9;
+
+    open_device();
+    sync_line("R308", "SYNC_MEMOPS of cuMemAlloc memory, set, unset", device_memory(1000));
+    sync_line("R309", "the same of managed memory", managed_memory(1000));
+    sync_line("R310", "the same of pool memory", p = pool_memory(1000));
+    synchronize();
+    OK(D(cuMemFree)(p));
+    p = pool_memory(1000);
+    D(cuPointerGetAttribute)(&said, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, p);
+    row("R311", "SYNC_MEMOPS of pool memory after another had unset it and freed it", "%u",
+        said & 1);
+}
+
 void group_mapping(void)
 {
     CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED};

@@ -22,6 +22,7 @@
     X("sizes", group_sizes)                       \
     X("copy codes", group_copy_codes)             \
     X("rectangle codes", group_rectangle_codes)   \
+    X("sync memops", group_sync_memops)           \
     X("attributes", group_attributes)             \
     X("waits: memory", group_waits_memory)        \
     X("waits: copies", group_waits_copies)        \

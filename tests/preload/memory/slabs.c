@@ -1,6 +1,7 @@
 /* What a program sees of small blocks, which are cut from slabs:
  *     slabs answers      each block's own range, attributes, codes; bytes of neighbours
  *     slabs sync         SYNC_MEMOPS of one of them
+ *     slabs sync-large   of a block that is none of them, and what comes after it
  *     slabs sync-in-capture    the same, freed while a stream captures
  *     slabs contexts     a second context, its end, a reset, with small blocks in each
  *     slabs full         the card full of small blocks, then of one large one
@@ -186,6 +187,20 @@ static void sync_memops(void)
     for (unsigned i = 0; i < 8; i++)
         OK(cuMemFree(blocks[i]));
     say("done");
+}
+
+static void sync_large(void)
+{
+    unsigned off = 0;
+
+    for (unsigned i = 0; i < 4; i++) {
+        CUdeviceptr p = get(300000);
+
+        say("before %d", is_sync(p));
+        OK(cuPointerSetAttribute(&off, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, p));
+        say("set %d", is_sync(p));
+        OK(cuMemFree(p));
+    }
 }
 
 /* The last piece of its slab, while the slab itself cannot be given back. */
@@ -482,6 +497,8 @@ int main(int argc, char **argv)
         answers();
     else if (!strcmp(part, "sync"))
         sync_memops();
+    else if (!strcmp(part, "sync-large"))
+        sync_large();
     else if (!strcmp(part, "sync-in-capture"))
         sync_in_capture();
     else if (!strcmp(part, "contexts"))

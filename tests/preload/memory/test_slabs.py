@@ -24,7 +24,7 @@ def slabs(*command, **settings):
 
 class Slabs(Case):
     def test_as_natively(self):
-        for part in (['answers'], ['sync'], ['sync-in-capture'], ['contexts'], ['captures'], ['async'], ['mixed'], ['threads', '64'], ['cold', '300']):
+        for part in (['answers'], ['sync'], ['sync-large'], ['sync-in-capture'], ['contexts'], ['captures'], ['async'], ['mixed'], ['threads', '64'], ['cold', '300']):
             self.same([COMMAND] + part, EXACT + MORE, drop=kinds)
 
     def test_they_are_used(self):

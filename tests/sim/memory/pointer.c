@@ -77,8 +77,8 @@ static CUresult of_allocation(void *data, CUpointer_attribute attribute,
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
         *(CUmemoryPool *)data = block->pool;
         return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
-        *(int *)data = 1;
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS: /* until it is set the driver says 1, and nothing waits */
+        *(int *)data = block->sync_memops || !block->sync_memops_set;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
         *(int *)data = native;
@@ -199,5 +199,6 @@ CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
     if (!value || !block || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)
         return CUDA_ERROR_INVALID_VALUE;
     block->sync_memops = *(const int *)value != 0;
+    block->sync_memops_set = 1;
     return CUDA_SUCCESS;
 }
