@@ -54,6 +54,7 @@ struct traits {
     bool divided;    /* every other thread only allocates and frees, beside those that submit */
     bool polls;      /* the host waits for memory without any call of the driver */
     bool maps;       /* one in ten: memory of cuMemMap and of code, limits (op_map.c) */
+    bool shares;     /* others get at its memory (op_share.c) */
     bool boxes;      /* copies of rectangles and boxes, and what the driver refuses (op_box.c) */
     unsigned n_bystanders; /* streams that are created at the start and never used */
 };
@@ -139,6 +140,7 @@ enum buffer_kind {
 
 struct buffer {
     bool live, filled, shared; /* shared: another process has it open */
+    bool synchronous;          /* copies of it wait for the host, and fills */
     enum buffer_kind kind;
     unsigned id, context, last_stream;
     CUdeviceptr p;
@@ -342,6 +344,8 @@ bool op_event_wait(struct world *w);
 bool op_event_ask(struct world *w);
 bool op_stream_ask(struct world *w);
 bool op_synchronize(struct world *w);
+/* A non-blocking stream of the context; MAX_STREAMS when there is none. */
+unsigned pick_nonblocking(struct world *w, unsigned context, unsigned but);
 bool op_hold(struct world *w);
 bool op_spin(struct world *w);
 
@@ -364,6 +368,9 @@ CUresult copy_box(struct world *w, unsigned stream, const struct buffer *dst,
 void do_refused(struct world *w, unsigned stream, struct buffer *dst, struct buffer *src,
                 uint32_t kind, uint32_t value, bool refused);
 bool op_box(struct world *w);
+
+/* ---- op_share.c ---- */
+bool op_share(struct world *w);
 
 /* ---- op_persist.c ---- */
 bool op_persist(struct world *w);

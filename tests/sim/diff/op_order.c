@@ -197,7 +197,7 @@ bool op_synchronize(struct world *w)
 
 /* ---- a stream that is held up by a word in device memory ---- */
 
-static unsigned pick_nonblocking(struct world *w, unsigned context, unsigned but)
+unsigned pick_nonblocking(struct world *w, unsigned context, unsigned but)
 {
     unsigned n = 0, found = MAX_STREAMS;
 

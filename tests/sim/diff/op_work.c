@@ -128,8 +128,11 @@ bool op_copy(struct world *w)
     else
         result = cu.cuMemcpyDtoD_v2(dst->p, src->p, n);
     if (did(w, result, "copy%s b%u b%u %zu s%u", async ? "" : " at once", dst->id, src->id, n,
-            stream))
+            stream)) {
         used_both(w, stream, dst, src);
+        if (!async && (dst->synchronous || src->synchronous))
+            host_knows(w, &w->streams[stream].after);
+    }
     return true;
 }
 
@@ -180,8 +183,11 @@ bool op_memset(struct world *w)
         result = cu.cuMemsetD8_v2(dst->p, (unsigned char)value, dst->extent);
     else
         result = cu.cuMemsetD32_v2(dst->p, value * 77777, dst->extent / 4);
-    if (did(w, result, "memset%s b%u s%u", async ? "" : " at once", dst->id, stream))
+    if (did(w, result, "memset%s b%u s%u", async ? "" : " at once", dst->id, stream)) {
         used_both(w, stream, dst, NULL);
+        if (!async && dst->synchronous)
+            host_knows(w, &w->streams[stream].after);
+    }
     return true;
 }
 

@@ -69,6 +69,7 @@ void traits_of(uint64_t seed, unsigned n_threads, bool ipc, struct traits *ret_t
         t->resets = t->greens = false;
     /* Last: programs without these are the same as without such kinds. */
     t->boxes = chance(&dice, 30);
+    t->shares = chance(&dice, 20);
 }
 
 void traits_with_iterations(struct traits *traits)
@@ -138,6 +139,8 @@ void one_operation(struct world *w)
     if (w->traits->maps && !w->submits_nothing && chance(w, 15) && op_map_any(w))
         return;
     if (w->traits->boxes && !w->submits_nothing && !w->capture.open && chance(w, 8) && op_box(w))
+        return;
+    if (w->traits->shares && !w->submits_nothing && !w->capture.open && chance(w, 6) && op_share(w))
         return;
     for (unsigned tries = 0; tries < 12; tries++) {
         if (w->capture.open) {
