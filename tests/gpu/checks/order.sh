@@ -59,8 +59,9 @@ early_checks() {
 # What the report must say about the frees of each scenario.
 order_conditions() {
     case $1 in
-        cross-blocking | cross-nonblocking | cross-thread | cross-copy | cross-legacy-copy)
+        cross-blocking | cross-nonblocking | cross-copy | cross-legacy-copy)
             printf '%s\n' 'frees.watched > 0' 'frees.drained == 0' ;;
+        cross-thread) printf '%s\n' 'frees.drain_reasons.several_threads > 0' ;;
         query-*) printf '%s\n' 'frees.barriers_paid.query > 0' 'frees.drained == 0' ;;
         host-function | stream-callback)
             printf '%s\n' 'frees.drained > 0' 'frees.drain_reasons.host_functions > 0' ;;
@@ -89,6 +90,20 @@ order_checks() {
             ALLOGRAFT_POLICY=pool ALLOGRAFT_FREE=ordered -- "$BIN/order" "$s"
     done
     persistent_checks
+    others_checks
+}
+
+# While a free waits for a kernel, another thread does what the kernel waits for.
+others_checks() {
+    local s
+    for s in works asks calls; do
+        background check "order/others-auto-$s" holds 'frees.drain_reasons.several_threads > 0' -- -- "$BIN/others" "$s"
+        background check "order/others-pool-$s" holds 'frees.drain_reasons.several_threads > 0' -- \
+            ALLOGRAFT_POLICY=pool -- "$BIN/others" "$s"
+        background check "order/others-replay-$s" holds 'coverage.redirected > 0' -- \
+            ALLOGRAFT_POLICY=pool ALLOGRAFT_GRAPH=all -- "$BIN/others" "$s"
+    done
+    background check order/can-fail-others found_out "$BIN/others" works waits
 }
 
 # A kernel that waits for another stream's later work goes on, whatever was freed before.
