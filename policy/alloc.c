@@ -1478,14 +1478,11 @@ static struct ag_block *without_pieces(struct ag_block *blocks)
     return rest;
 }
 
-/* All of the context. A wait for the context that is current would end a capture, of whichever
- * mode. */
+/* All of the context. */
 static void wait_for_work(struct ag_context *context, bool current)
 {
-    if (ag_capture_is_open())
-        (void)ag_free_like_the_driver(context);
-    else if (current)
-        (void)ag_cu.cuCtxSynchronize();
+    if (current || ag_capture_is_open())
+        (void)ag_fence_wait_context(context);
     else
         (void)ag_fence_wait_idle(context, UINT64_MAX);
 }

@@ -715,12 +715,11 @@ struct ag_ring *ag_segment_ring(struct ag_stream *stream)
 
     if (ring || atomic_load_explicit(&shared->ring_tried, memory_order_acquire))
         return ring;
-    if (!ag_capture_guard_enter())
+    if (ag_capture_is_open())
         return NULL;
     if (!atomic_exchange(&shared->ring_tried, true)) {
         ring = ag_ring_new(&state.ring);
         atomic_store_explicit(&shared->ring, ring, memory_order_release);
     }
-    ag_capture_guard_leave();
     return atomic_load_explicit(&shared->ring, memory_order_acquire);
 }

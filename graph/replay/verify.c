@@ -14,6 +14,7 @@
 #include "interpose/base/threads/wait.h"
 #include "interpose/driver/driver.h"
 #include "policy/answers.h"
+#include "policy/order/capture.h"
 #include "policy/order/fence.h"
 
 #define MAX_BLOCKS  128u
@@ -262,16 +263,21 @@ enum ag_verify ag_verify_segment(struct ag_context *context, struct ag_graph *gr
 {
     struct verify verify = {.stream = stream};
     enum ag_verify answer = AG_VERIFY_SKIPPED;
+    CUstreamCaptureMode mode;
 
     for (uint32_t i = 0; i < n; i++) {
         if (!take_op(&verify, &ops[i]))
             return AG_VERIFY_SKIPPED;
     }
-    if (!ag_fence_wait_idle(context, TIMEOUT_NS) || !get_room(&verify))
+    if (!ag_fence_wait_idle(context, TIMEOUT_NS))
         return AG_VERIFY_SKIPPED;
-    if (copy_all(&verify, verify.before, false) &&
-        ag_graph_launch(graph, ops, stream, ret_updated) == CUDA_SUCCESS)
-        answer = run_again(&verify, ops, n);
-    give_room(&verify);
+    mode = ag_capture_relax(); /* another thread may begin a capture meanwhile */
+    if (get_room(&verify)) {
+        if (copy_all(&verify, verify.before, false) &&
+            ag_graph_launch(graph, ops, stream, ret_updated) == CUDA_SUCCESS)
+            answer = run_again(&verify, ops, n);
+        give_room(&verify);
+    }
+    ag_capture_restore(mode);
     return answer;
 }

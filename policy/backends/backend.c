@@ -109,6 +109,13 @@ static void release_one(struct ag_context *context, struct ag_block *block, CUst
     ag_stats_add(AG_STAT_CACHE_RETURNED, 1);
 }
 
+static bool any_single(const struct ag_block *blocks)
+{
+    while (blocks && !is_single(blocks))
+        blocks = blocks->next;
+    return blocks;
+}
+
 /* Takes single allocations out of the list. */
 static struct ag_block *take_singles(struct ag_block **blocks)
 {
@@ -190,7 +197,7 @@ struct ag_block *ag_backend_release(struct ag_context *context, struct ag_block 
 
     blocks = ag_backend_return_pieces(blocks);
     held = hold_back(context, &blocks, timeout_ns);
-    if (!blocks || !ag_private_stream_begin_release(context, timeout_ns, &to))
+    if (!blocks || !ag_private_stream_begin_release(context, any_single(blocks), timeout_ns, &to))
         return joined(held, blocks);
     while (blocks) {
         struct ag_block *block = blocks;

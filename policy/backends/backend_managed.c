@@ -12,6 +12,7 @@
 #include "interpose/driver/driver.h"
 #include "interpose/report/trace/trace.h"
 #include "policy/decide.h"
+#include "policy/order/capture.h"
 #include "policy/order/private_stream.h"
 
 #define HOST_SHARE_PERCENT 90u /* of the host's memory that ours may take, so that it lives on */
@@ -114,6 +115,7 @@ static CUresult advise(CUdeviceptr address, size_t bytes, CUmem_advise advice,
     return result;
 }
 
+/* Inside the capture guard: it would end a capture. Nothing waits for it. */
 static CUresult prefetch(CUdeviceptr address, size_t bytes, CUmemLocation location, CUstream stream)
 {
     CUresult result = CUDA_ERROR_NOT_SUPPORTED;
@@ -190,11 +192,10 @@ static void place(struct ag_context *context, CUdeviceptr address, size_t bytes,
         (void)advise(address, bytes, CU_MEM_ADVISE_SET_READ_MOSTLY, device_location(device));
     /* To the host nothing is brought: the pages come into being there as they are touched. */
     if (desc.prefetch != AG_PREFETCH_ALLOC || !ag_mem_desc_is_on_device(desc) ||
-        !ag_private_stream_begin_alloc(context, &stream))
+        !ag_private_stream_begin_alloc(context, &stream) || !ag_capture_guard_enter())
         return;
     (void)prefetch(address, bytes, where, stream);
-    (void)ag_private_stream_end_alloc(context, stream,
-                                      CUDA_ERROR_UNKNOWN); /* nothing waits for it */
+    ag_capture_guard_leave();
 }
 
 CUresult ag_managed_allocate(struct ag_context *context, size_t bytes, struct ag_mem_desc desc,
@@ -223,11 +224,11 @@ CUresult ag_managed_move_to_device(struct ag_context *context, CUdeviceptr addre
     CUstream stream;
     CUresult result;
 
-    if (!ag_private_stream_begin_alloc(context, &stream))
+    if (!ag_private_stream_begin_alloc(context, &stream) || !ag_capture_guard_enter())
         return CUDA_ERROR_NOT_READY;
     result = advise(address, bytes, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, here);
     if (result == CUDA_SUCCESS)
         result = prefetch(address, bytes, here, stream);
-    (void)ag_private_stream_end_alloc(context, stream, CUDA_ERROR_UNKNOWN);
+    ag_capture_guard_leave();
     return result;
 }

@@ -125,16 +125,18 @@ CUresult ag_pool_allocate(struct ag_context *context, CUmemoryPool pool, size_t 
 {
     CUdeviceptr address = 0;
     CUstream stream;
-    CUresult result, ended;
+    CUresult result;
 
     if (!ag_private_stream_begin_alloc(context, &stream))
         return CUDA_ERROR_NOT_SUPPORTED;
     result = ag_cu.cuMemAllocFromPoolAsync(&address, bytes, pool, stream);
-    ended = ag_private_stream_end_alloc(context, stream, result);
-    if (result == CUDA_SUCCESS && ended != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = ag_private_stream_end_alloc(context, stream);
+    if (result != CUDA_SUCCESS) {
         (void)ag_cu.cuMemFreeAsync(address, stream);
-    if (ended != CUDA_SUCCESS)
-        return ended;
+        return result;
+    }
     *ret_address = address;
     *ret_size = bytes;
     return CUDA_SUCCESS;

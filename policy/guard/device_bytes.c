@@ -6,6 +6,7 @@
 #include "interpose/base/pages.h"
 #include "interpose/driver/driver.h"
 #include "policy/contexts/context.h"
+#include "policy/order/capture.h"
 #include "policy/order/private_stream.h"
 
 /* That are compared of one block: the host reads some 10 GB/s, so they take half as long as a
@@ -19,6 +20,7 @@ struct work {
     struct ag_context *context;
     CUstream stream;
     bool pushed;
+    CUstreamCaptureMode mode; /* of the thread before: a capture may begin meanwhile */
 };
 
 static CUresult begin(struct work *work, struct ag_context *context)
@@ -28,18 +30,20 @@ static CUresult begin(struct work *work, struct ag_context *context)
     if (result != CUDA_SUCCESS)
         return result;
     work->context = context;
+    work->mode = ag_capture_relax();
     if (ag_private_stream_begin_alloc(context, &work->stream))
         return CUDA_SUCCESS;
+    ag_capture_restore(work->mode);
     ag_context_restore(work->pushed);
     return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 }
 
-/* Waits for the work. */
+/* Waits for the work, so that all that is submitted from now on comes after it. */
 static CUresult finish(const struct work *work, CUresult result)
 {
     if (result == CUDA_SUCCESS)
         result = ag_cu.cuStreamSynchronize(work->stream);
-    result = ag_private_stream_end_alloc(work->context, work->stream, result);
+    ag_capture_restore(work->mode);
     ag_context_restore(work->pushed);
     return result;
 }

@@ -482,12 +482,9 @@ bool ag_guard_met(void)
 
 static void wait_for_work(struct ag_context *context, void *unused)
 {
-    bool pushed;
-
     (void)unused;
-    if (ag_context_make_current(context, &pushed) == CUDA_SUCCESS && !ag_capture_is_open())
-        (void)ag_cu.cuCtxSynchronize();
-    ag_context_restore(pushed);
+    if (!ag_capture_is_open())
+        (void)ag_fence_wait_context(context);
 }
 
 void ag_guard_check_all(void)

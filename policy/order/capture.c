@@ -11,15 +11,12 @@
 
 #include <unistd.h>
 
-#include "interpose/base/clock.h"
-#include "interpose/base/log.h"
 #include "interpose/base/threads/lock.h"
 #include "interpose/base/threads/wait.h"
 #include "interpose/driver/driver.h"
 #include "policy/contexts/context.h"
 
-#define MAX_CAPTURES  256u
-#define GUARD_WAIT_NS 100000000u
+#define MAX_CAPTURES 256u
 
 _Atomic unsigned ag_captures_open;
 struct ag_capture_guard ag_capture_guard[AG_SLOTS];
@@ -38,19 +35,15 @@ static struct {
 
 /* --- the guard --- */
 
+/* For as long as it takes: a thread inside may be stopped before its call for any time, and the call
+ * would end the capture. It comes out by itself, since nothing inside waits for anybody. */
 static void wait_for_guard(void)
 {
-    uint64_t until = ag_clock_after(GUARD_WAIT_NS);
-
     for (unsigned i = 0; i < AG_SLOTS; i++) {
         struct ag_wait wait = {0};
 
-        while (atomic_load_explicit(&ag_capture_guard[i].inside, memory_order_acquire)) {
-            if (!ag_wait_pause_until(&wait, until)) {
-                ag_log_debug("a capture begins during a driver call of ours that takes long");
-                return;
-            }
-        }
+        while (atomic_load_explicit(&ag_capture_guard[i].inside, memory_order_acquire))
+            ag_wait_pause(&wait);
     }
 }
 

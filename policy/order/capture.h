@@ -3,9 +3,11 @@
  * Some driver calls fail while any thread captures a stream, and some end the capture: those that
  * touch the NULL stream or a whole context. The program did not make these calls, so it must not
  * notice them. Two rules keep it so:
- *   - Such a call is made inside the guard. A capture that begins closes the guard and waits, for a
- *     bounded time, until the threads inside have left it.
+ *   - Such a call is made inside the guard. A capture that begins closes the guard and waits until
+ *     the threads inside have left it.
  *   - While a capture is open the guard lets nobody in, and the caller does without its call.
+ * What waits for the device, or may take long, has no place inside: whoever begins a capture would
+ * wait as long, and the device may be waiting for what comes after that.
  *
  *     if (ag_capture_guard_enter()) {
  *         result = ag_cu.cuEventRecord(event, NULL);
@@ -24,8 +26,6 @@
 #include "interpose/driver/abi.h"
 
 struct ag_context;
-
-#define AG_CAPTURE_OPENING_NS 1000000000u /* more than the beginning of a capture takes */
 
 /* Only for the functions here and in capture.c. */
 extern _Atomic unsigned ag_captures_open;

@@ -9,6 +9,7 @@
 #include "interpose/driver/driver.h"
 #include "policy/contexts/context.h"
 #include "policy/order/capture.h"
+#include "policy/order/free.h"
 
 bool ag_fence_needs_context(struct ag_context *context)
 {
@@ -171,14 +172,13 @@ CUresult ag_fence_wait_on_host(CUevent event)
     return result;
 }
 
+/* cuCtxSynchronize would end a capture, also one that begins before the driver has it. */
 CUresult ag_fence_wait_context(struct ag_context *context)
 {
-    bool pushed;
-    CUresult result = ag_context_make_current(context, &pushed);
+    CUstreamCaptureMode previous = ag_capture_relax();
+    CUresult result = ag_free_like_the_driver(context);
 
-    if (result == CUDA_SUCCESS)
-        result = ag_cu.cuCtxSynchronize();
-    ag_context_restore(pushed);
+    ag_capture_restore(previous);
     return result;
 }
 

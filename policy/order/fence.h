@@ -43,8 +43,8 @@ CUresult ag_fence_wait_everywhere(struct ag_context *context, CUevent event);
 CUresult ag_fence_wait_on_host(CUevent event);
 /* The same, for `timeout_ns` at most; CUDA_ERROR_NOT_READY after that. */
 CUresult ag_fence_poll(CUevent event, uint64_t timeout_ns);
-/* The host waits for all work of the context by the driver's own wait: for where no event can be
- * placed or waited for. Not while a capture is open. What a native free would return. */
+/* The host waits for all work of the context by the driver's own free: for where no event can be
+ * placed or waited for. What that returns. Ends no capture. */
 CUresult ag_fence_wait_context(struct ag_context *context);
 /* Waits until all work submitted to the context so far has finished, for `timeout_ns` at most. True
  * when it has, or when no mark could be placed, so that nobody can tell; false also in a capture.

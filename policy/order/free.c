@@ -206,7 +206,7 @@ static void wait_for_barrier(struct ag_context *context)
     CUstreamCaptureMode previous = ag_capture_relax();
 
     if (ag_fence_wait_on_host(context->barrier.event) != CUDA_SUCCESS)
-        (void)ag_free_like_the_driver(context);
+        (void)ag_fence_wait_context(context);
     ag_capture_restore(previous);
     ag_host_wait_completed(context, placed);
 }

@@ -64,7 +64,7 @@ void ag_host_wait_context_gone(struct ag_context *context)
 /* By the event; where the driver refuses that, for all that the context has to do. */
 static void wait_for_barrier(struct ag_context *context)
 {
-    if (ag_fence_wait_on_host(context->barrier.event) != CUDA_SUCCESS && !ag_capture_is_open())
+    if (ag_fence_wait_on_host(context->barrier.event) != CUDA_SUCCESS)
         (void)ag_fence_wait_context(context);
 }
 

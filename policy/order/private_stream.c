@@ -15,7 +15,7 @@
 
 bool ag_private_stream_begin_alloc(struct ag_context *context, CUstream *ret_stream)
 {
-    if (ag_context_init_resources(context) != CUDA_SUCCESS || !ag_capture_guard_enter())
+    if (ag_context_init_resources(context) != CUDA_SUCCESS || ag_capture_is_open())
         return false;
     *ret_stream = context->alloc_stream;
     return true;
@@ -30,24 +30,19 @@ static bool waits_for_barriers(struct ag_context *context)
 
 /* All work from now on comes after what `stream` holds. Waiting for it on the host is quick, except
  * when a barrier is before it. */
-static CUresult publish(struct ag_context *context, CUstream stream)
+CUresult ag_private_stream_end_alloc(struct ag_context *context, CUstream stream)
 {
     CUresult result;
 
     if (!waits_for_barriers(context))
         return ag_cu.cuStreamSynchronize(stream);
+    if (!ag_capture_guard_enter())
+        return CUDA_ERROR_NOT_SUPPORTED;
     result = ag_cu.cuEventRecord(context->alloc_event, stream);
     if (result == CUDA_SUCCESS)
         result = ag_fence_wait_everywhere(context, context->alloc_event);
-    ag_early_fenced();
-    return result;
-}
-
-CUresult ag_private_stream_end_alloc(struct ag_context *context, CUstream stream, CUresult result)
-{
-    if (result == CUDA_SUCCESS)
-        result = publish(context, stream);
     ag_capture_guard_leave();
+    ag_early_fenced();
     return result;
 }
 
@@ -71,52 +66,28 @@ static CUresult wait_for_users(struct ag_context *context)
     return ag_fence_wait_on_host(context->barrier.event);
 }
 
-/* Whoever begins a capture places the fence that is due just after that has closed the guard, and
- * no free makes another one due. */
-static bool fence_is_placed(struct ag_context *context)
-{
-    uint64_t until = ag_clock_after(AG_CAPTURE_OPENING_NS);
-    struct ag_wait wait = {0};
-
-    while (ag_watch_is_due(context)) {
-        if (!ag_wait_pause_until(&wait, until))
-            return false;
-    }
-    return true;
-}
-
 static CUresult wait_for_users_on_host(struct ag_context *context, uint64_t timeout_ns)
 {
-    if (!fence_is_placed(context))
-        return CUDA_ERROR_NOT_READY;
     return has_users(context) ? ag_fence_poll(context->barrier.event, timeout_ns) : CUDA_SUCCESS;
 }
 
-static void leave(const struct ag_release *to)
-{
-    if (to->in_capture)
-        ag_capture_restore(to->mode);
-    else
-        ag_capture_guard_leave();
-}
-
-bool ag_private_stream_begin_release(struct ag_context *context, uint64_t timeout_ns,
+/* No call in between touches more than our own streams, so a capture may begin at any time. */
+bool ag_private_stream_begin_release(struct ag_context *context, bool on_host, uint64_t timeout_ns,
                                      struct ag_release *to)
 {
     CUresult result;
 
     if (ag_context_init_resources(context) != CUDA_SUCCESS)
         return false;
-    ag_watch_place(context); /* enters the guard by itself */
-    to->in_capture = !ag_capture_guard_enter();
-    if (to->in_capture)
-        to->mode = ag_capture_relax();
+    ag_watch_place(context);
+    to->mode = ag_capture_relax();
     if (ag_context_make_current(context, &to->pushed) != CUDA_SUCCESS) {
-        leave(to);
+        ag_capture_restore(to->mode);
         return false;
     }
     to->stream = context->free_stream;
-    result = to->in_capture ? wait_for_users_on_host(context, timeout_ns) : wait_for_users(context);
+    result = on_host || ag_capture_is_open() ? wait_for_users_on_host(context, timeout_ns)
+                                             : wait_for_users(context);
     if (result == CUDA_SUCCESS)
         return true;
     ag_private_stream_end_release(to);
@@ -126,7 +97,7 @@ bool ag_private_stream_begin_release(struct ag_context *context, uint64_t timeou
 void ag_private_stream_end_release(const struct ag_release *to)
 {
     ag_context_restore(to->pushed);
-    leave(to);
+    ag_capture_restore(to->mode);
 }
 
 static CUresult wait_for(CUstream stream, uint64_t timeout_ns)

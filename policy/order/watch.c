@@ -9,7 +9,6 @@
 #include <pthread.h>
 
 #include "interpose/base/arena.h"
-#include "interpose/base/clock.h"
 #include "interpose/base/log.h"
 #include "interpose/base/threads/lock.h"
 #include "interpose/base/threads/wait.h"
@@ -318,39 +317,31 @@ static bool place_for(uintptr_t stream, bool in_capture)
     return can;
 }
 
-/* The same as place_for(). A capture that is about to begin has closed the guard, and its thread
- * places what is due: then this one waits for that. */
-static bool place_soon(uintptr_t stream)
+/* The same as place_for(). Where the guard is closed, a capture is about to begin: nothing becomes
+ * due while one is open. Its thread places what is due and waits for nobody on the way but those
+ * inside the guard, so this one waits for it, however long it is not scheduled. */
+static void place_soon(uintptr_t stream)
 {
-    uint64_t until = 0;
     struct ag_wait wait = {0};
 
     while (!place_for(stream, false)) {
-        bool in_time;
-
         ag_lock_release(&watch.lock);
-        if (!until)
-            until = ag_clock_after(AG_CAPTURE_OPENING_NS);
-        in_time = ag_wait_pause_until(&wait, until);
+        ag_wait_pause(&wait);
         ag_lock_take(&watch.lock);
-        if (!in_time)
-            return false;
     }
-    return true;
 }
 
 /* With the lock held: the thread's work goes on, and is noted. */
 static void let_go_on(struct ag_watch_thread *own, uintptr_t stream)
 {
-    while ((watch.placing || needs_fence(stream)) && place_soon(stream))
-        ;
+    while (watch.placing || needs_fence(stream))
+        place_soon(stream);
     if (!ag_watch_is_on()) {
         atomic_store_explicit(&own->pass, ALL, memory_order_relaxed);
         return;
     }
     note(own, stream);
-    if (!needs_fence(stream)) /* not in time: the next work asks again */
-        open_for(own, stream);
+    open_for(own, stream);
 }
 
 void ag_watch_submits(CUstream handle, bool per_thread)
@@ -373,7 +364,7 @@ void ag_watch_place(struct ag_context *context)
     if (!ag_watch_is_due(context))
         return;
     ag_lock_take(&watch.lock);
-    (void)place_soon(NO_WORK);
+    place_soon(NO_WORK);
     ag_lock_release(&watch.lock);
 }
 
@@ -390,8 +381,8 @@ void ag_watch_capture_opening(void)
  * places a fence by the same event. */
 static void finish(void)
 {
-    while ((watch.placing || needs_fence(ALL)) && place_soon(ALL))
-        ;
+    while (watch.placing || needs_fence(ALL))
+        place_soon(ALL);
     atomic_store_explicit(&ag_watch_state.on, false, memory_order_seq_cst);
     ag_watch_never();
 }
@@ -415,11 +406,14 @@ void ag_watch_end(const char *why)
 
 /* --- frees --- */
 
-/* With the lock held, inside the capture guard. */
+/* With the lock held. Whoever begins a capture is counted as open first, and takes the lock
+ * afterwards to place what is due: so either it is seen here, or it sees what is due. */
 static enum ag_watch_free make_due(struct ag_context *context)
 {
     if (watch.ending)
         return AG_WATCH_OFF;
+    if (ag_capture_is_open())
+        return AG_WATCH_IN_CAPTURE;
     atomic_store_explicit(&ag_watch_state.owner, context, memory_order_relaxed);
     close_all();
     ag_early_fenced();
@@ -438,12 +432,9 @@ enum ag_watch_free ag_watch_freed(struct ag_context *context)
         return AG_WATCH_NOTHING;
     if (atomic_load_explicit(&ag_watch_state.due, memory_order_seq_cst))
         return AG_WATCH_DUE;
-    if (!ag_capture_guard_enter())
-        return AG_WATCH_IN_CAPTURE;
     ag_lock_take(&watch.lock);
     free = make_due(context);
     ag_lock_release(&watch.lock);
-    ag_capture_guard_leave();
     if (free == AG_WATCH_OFF)
         ag_watch_end("it ends already");
     return free;

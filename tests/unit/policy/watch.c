@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "interpose/driver/driver.h"
@@ -32,6 +33,35 @@ static void (*meets_inside)(void); /* what another thread does meanwhile */
 static pthread_t met;
 static _Atomic bool has_met; /* that has returned */
 static _Atomic int inside;
+
+/* --- where threads are stopped --- */
+
+/* What another thread does before the next lock is taken. */
+static void (*_Atomic before_lock)(void);
+/* Seconds that pass each time somebody looks at the clock. */
+static _Atomic time_t clock_steps;
+static _Atomic time_t clock_is;
+
+int __real_pthread_mutex_lock(pthread_mutex_t *mutex);
+int __wrap_pthread_mutex_lock(pthread_mutex_t *mutex);
+int __wrap_pthread_mutex_lock(pthread_mutex_t *mutex)
+{
+    void (*what)(void) = atomic_exchange(&before_lock, NULL);
+
+    if (what)
+        what();
+    return __real_pthread_mutex_lock(mutex);
+}
+
+int __real_clock_gettime(clockid_t id, struct timespec *ret_now);
+int __wrap_clock_gettime(clockid_t id, struct timespec *ret_now);
+int __wrap_clock_gettime(clockid_t id, struct timespec *ret_now)
+{
+    int result = __real_clock_gettime(id, ret_now);
+
+    ret_now->tv_sec += atomic_fetch_add(&clock_is, clock_steps);
+    return result;
+}
 
 /* --- what watch.c calls --- */
 
@@ -338,6 +368,18 @@ static void captures_begin_behind_the_fence(void)
     CALLS("C W w2 ");
 }
 
+/* The thread that frees has looked whether a capture is open, and is stopped for as long as it takes
+ * another one to begin it. */
+static void captures_begin_before_a_free_is_noted(void)
+{
+    work(1);
+    before_lock = open_capture;
+    EXPECT(AG_WATCH_IN_CAPTURE, ag_watch_freed(&context));
+    CHECK(ag_captures_open == 1 && !ag_watch_is_due(&context));
+    work(1);
+    CALLS("w1 w1 ");
+}
+
 static void captures_begin_behind_the_event(void)
 {
     open_capture();
@@ -351,11 +393,12 @@ static void captures_begin_behind_the_event(void)
 }
 
 /* `what` of another thread, once a capture has closed the guard, waits until the capture's thread
- * has placed what is due. */
+ * has placed what is due, however late that is. */
 static void while_a_capture_begins(void (*what)(void))
 {
     pthread_t thread;
 
+    clock_steps = 1000;
     ag_captures_open++;
     OK(pthread_create(&thread, NULL, run, &what));
     OK(usleep(20000));
@@ -686,7 +729,8 @@ static void nobody_passes_what_is_due(void)
     CHECK_SAID(!crowd.n_passed, "%u of %d times a thread passed", crowd.n_passed, N_ITERATIONS);
 }
 
-/* A capture is open, so nobody can place what is due: it stays due for whoever asks. */
+/* A capture is about to begin, so nobody else can place what is due: it stays due for whoever asks
+ * until that one has. */
 static _Atomic unsigned n_trying;
 
 static void *try_to_place(void *unused)
@@ -703,12 +747,18 @@ static void what_cannot_be_placed_stays_due(void)
 
     work(1);
     free_memory(AG_WATCH_DUE);
+    clock_steps = 1000;
     ag_captures_open++;
     n_trying = N_THREADS;
     for (int i = 0; i < N_THREADS; i++)
         OK(pthread_create(&threads[i], NULL, try_to_place, NULL));
-    while (atomic_load(&n_trying))
-        n_missed += !ag_watch_is_due(&context);
+    for (int i = 0; i < 200; i++) {
+        for (int k = 0; k < 1000; k++)
+            n_missed += !ag_watch_is_due(&context);
+        OK(usleep(100));
+    }
+    EXPECT(N_THREADS, (int)n_trying);
+    ag_watch_capture_opening();
     for (int i = 0; i < N_THREADS; i++)
         OK(pthread_join(threads[i], NULL));
     ag_captures_open--;
@@ -748,6 +798,7 @@ int main(void)
         frees_while_one_is_placed,
         the_host_waits_where_no_event_can_be_had,
         captures_begin_behind_the_fence,
+        captures_begin_before_a_free_is_noted,
         captures_begin_behind_the_event,
         nothing_overtakes_a_capture_that_begins,
         nor_the_wait_for_the_event,
