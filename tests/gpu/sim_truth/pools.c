@@ -85,6 +85,31 @@ void group_pool_numbers(void)
     row("R711", "a destroyed pool", "code %d", D(cuMemPoolTrimTo)(pool, 0));
 }
 
+/* Blocks that are no multiple of what a pool grows by. */
+void group_pool_packing(void)
+{
+    enum { N = 20 };
+    CUdeviceptr p[N];
+    CUmemoryPool pool;
+
+    open_device();
+    pool = own_pool(true, true, true, true);
+    for (int i = 0; i < N; i++)
+        p[i] = from_pool(pool, (size_t)33 << 20, nonblocking);
+    row("R714", "reserved for 20 blocks of 33 MiB, in MiB", "%llu",
+        (unsigned long long)pool_number(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) >> 20);
+    for (int i = 0; i < N; i++)
+        if (i != N / 2)
+            OK(D(cuMemFreeAsync)(p[i], nonblocking));
+    synchronize();
+    OK(D(cuMemPoolTrimTo)(pool, 0));
+    row("R715", "reserved after a trim with one of them left, in MiB", "%llu",
+        (unsigned long long)pool_number(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) >> 20);
+    p[0] = from_pool(pool, (size_t)33 << 20, nonblocking);
+    row("R716", "reserved with another one, in MiB", "%llu",
+        (unsigned long long)pool_number(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) >> 20);
+}
+
 /* What a pool with threshold 0 has reserved once its memory was freed behind work under way, and the
  * host has waited for that in another way than by waiting for a stream, an event or a context. */
 void group_pool_waits(void)

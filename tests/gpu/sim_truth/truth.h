@@ -41,6 +41,7 @@
     X("capture: joins", group_capture_joins)      \
     X("capture: frees", group_capture_frees)      \
     X("pool numbers", group_pool_numbers)         \
+    X("pool packing", group_pool_packing)         \
     X("pool waits", group_pool_waits)             \
     X("pool reuse", group_pool_reuse)             \
     X("pool managed", group_pool_managed)         \

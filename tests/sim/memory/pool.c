@@ -1,7 +1,7 @@
 /* pool.c: stream-ordered pools: what is reserved, what may be reused by whom, what goes back.
  *
- * A pool owns chunks of device memory. What is not handed out lies in holes. A hole remembers the
- * frees that made it; another stream may have it when the pool's reuse attributes say so:
+ * A pool owns chunks of device memory, side by side in ranges of addresses, so that blocks lie
+ * across chunks. What is not handed out lies in holes. A hole remembers the frees that made it; another stream may have it when the pool's reuse attributes say so:
  * its own frees always, frees its work is ordered behind (FOLLOW_EVENT_DEPENDENCIES), frees that
  * have run (OPPORTUNISTIC), any free, by waiting for it (INTERNAL_DEPENDENCIES). */
 #include "tests/sim/sim_internal.h"
@@ -24,9 +24,14 @@ struct chunk {
     struct chunk *next;
 };
 
+/* Addresses that chunks may come to; a managed chunk has its own. */
+struct range {
+    uint64_t base, bytes;
+    struct range *next;
+};
+
 struct hole {
     uint64_t base, bytes;
-    struct chunk *chunk;
     struct sim_op *frees[MAX_FREES]; /* referenced */
     unsigned n_frees;
     struct hole *next; /* by address within the list */
@@ -40,6 +45,7 @@ struct CUmemPoolHandle_st {
     bool follow, opportunistic, internal;
     cuuint64_t threshold, reserved, reserved_high, used, used_high;
     unsigned open_mask;
+    struct range *ranges;
     struct chunk *chunks;
     struct hole *holes;
     CUmemoryPool next;
@@ -129,13 +135,16 @@ static void add_used(CUmemoryPool pool, size_t bytes)
     pool->used_high = SIM_MAX(pool->used_high, pool->used);
 }
 
-/* The chunk around an address: what a mapping of the driver's would be. */
+/* The chunks that a block lies in: what a mapping of the driver's would be. */
 void sim_pool_mapping(const struct sim_block *block, uint64_t *ret_base, size_t *ret_bytes)
 {
     const struct chunk *chunk = chunk_of(block->pool, block->base);
+    uint64_t end = chunk->base + chunk->bytes;
 
+    while (end < block->base + block->size)
+        end += chunk_of(block->pool, end)->bytes;
     *ret_base = chunk->base;
-    *ret_bytes = chunk->bytes;
+    *ret_bytes = end - chunk->base;
 }
 
 /* ---- holes ---- */
@@ -155,8 +164,8 @@ static void drop_frees(struct hole *hole)
     hole->n_frees = 0;
 }
 
-static void add_hole(CUmemoryPool pool, struct chunk *chunk, uint64_t base, uint64_t bytes,
-                     struct sim_op *const *frees, unsigned n_frees)
+static void add_hole(CUmemoryPool pool, uint64_t base, uint64_t bytes, struct sim_op *const *frees,
+                     unsigned n_frees)
 {
     struct hole *hole = calloc(1, sizeof(*hole)), **link = &pool->holes;
 
@@ -164,7 +173,6 @@ static void add_hole(CUmemoryPool pool, struct chunk *chunk, uint64_t base, uint
         abort();
     hole->base = base;
     hole->bytes = bytes;
-    hole->chunk = chunk;
     hole->n_frees = n_frees;
     for (unsigned i = 0; i < n_frees; i++)
         hole->frees[i] = sim_op_ref(frees[i]);
@@ -183,6 +191,13 @@ static void remove_hole(struct hole **link)
     free(hole);
 }
 
+/* Do they lie side by side, where a block may lie across both? */
+static bool adjacent(CUmemoryPool pool, const struct hole *hole, const struct hole *next)
+{
+    return next && hole->base + hole->bytes == next->base &&
+           (!pool->managed || chunk_of(pool, hole->base) == chunk_of(pool, next->base));
+}
+
 /* Joins neighbours, where the frees behind them can be remembered together. */
 static void join_holes(CUmemoryPool pool)
 {
@@ -190,12 +205,11 @@ static void join_holes(CUmemoryPool pool)
         /* What has run needs no memory of itself where that suffices for reuse. */
         if (pool->opportunistic && all_done(hole))
             drop_frees(hole);
-        while (hole->next && hole->next->chunk == hole->chunk &&
-               hole->base + hole->bytes == hole->next->base) {
+        while (adjacent(pool, hole, hole->next)) {
             struct hole *next = hole->next;
             if (pool->opportunistic && all_done(next))
                 drop_frees(next);
-            if (hole->n_frees + next->n_frees > MAX_FREES)
+            if (!hole->n_frees != !next->n_frees || hole->n_frees + next->n_frees > MAX_FREES)
                 break;
             for (unsigned i = 0; i < next->n_frees; i++)
                 hole->frees[hole->n_frees++] = sim_op_ref(next->frees[i]);
@@ -205,42 +219,186 @@ static void join_holes(CUmemoryPool pool)
     }
 }
 
-/* ---- growing and giving back ---- */
-
-static uint64_t chunk_memory(CUmemoryPool pool, size_t bytes)
+/* May an allocation on the stream have the hole? Adds what it must wait for to *waits. */
+static bool reusable(CUmemoryPool pool, const struct hole *hole, CUstream stream,
+                     const struct sim_order *order, struct sim_ops *waits)
 {
-    if (pool->managed) {
-        void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        return p == MAP_FAILED ? 0 : (uintptr_t)p;
+    for (unsigned i = 0; i < hole->n_frees; i++) {
+        struct sim_op *op = hole->frees[i];
+        if (op->stamp.slot == stream->slot)
+            continue;
+        if (pool->follow && sim_order_covers(order, op->stamp))
+            continue;
+        if (pool->opportunistic && op->state == SIM_OP_DONE)
+            continue;
+        if (!pool->internal)
+            return false;
+        sim_ops_add(waits, op);
     }
-    if (!sim_card_claim(pool->device, bytes))
-        return 0;
-    uint64_t base = sim_arena_take(pool->device, bytes, SMALL_UNIT);
-    if (!base)
-        sim_card_give(pool->device, bytes);
-    return base;
+    return true;
 }
 
-static size_t iteration_to(size_t bytes, size_t unit)
+/* ---- growing and giving back ---- */
+
+static size_t round_up(size_t bytes, size_t unit)
 {
     return (bytes + unit - 1) / unit * unit;
 }
 
+static void add_chunk(CUmemoryPool pool, uint64_t base, size_t bytes,
+                      struct sim_residency *residency)
+{
+    struct chunk *chunk = calloc(1, sizeof(*chunk));
+
+    if (!chunk)
+        abort();
+    *chunk = (struct chunk){base, bytes, residency, pool->chunks};
+    pool->chunks = chunk;
+    add_reserved(pool, bytes);
+}
+
+static bool has_chunk(CUmemoryPool pool, const struct range *range)
+{
+    for (const struct chunk *chunk = pool->chunks; chunk; chunk = chunk->next)
+        if (chunk->base >= range->base && chunk->base - range->base < range->bytes)
+            return true;
+    return false;
+}
+
+static void drop_empty_ranges(CUmemoryPool pool)
+{
+    for (struct range **link = &pool->ranges; *link;) {
+        struct range *range = *link;
+        if (has_chunk(pool, range)) {
+            link = &range->next;
+            continue;
+        }
+        sim_arena_give(pool->device, range->base, range->bytes);
+        *link = range->next;
+        free(range);
+    }
+}
+
+/* Addresses for all that the card holds, or for as much as there are. */
+static struct range *new_range(CUmemoryPool pool, size_t need)
+{
+    size_t least = round_up(need, CHUNK_UNIT);
+    size_t bytes = SIM_MAX(least, round_up(sim_settings()->memory_bytes, CHUNK_UNIT));
+    uint64_t base;
+    struct range *range;
+
+    while (!(base = sim_arena_take(pool->device, bytes, SMALL_UNIT)) && bytes > least)
+        bytes = SIM_MAX(least, round_up(bytes / 2, CHUNK_UNIT));
+    if (!base)
+        return NULL;
+    range = calloc(1, sizeof(*range));
+    if (!range)
+        abort();
+    *range = (struct range){base, bytes, pool->ranges};
+    pool->ranges = range;
+    return range;
+}
+
+/* The bytes right before an address that an allocation on the stream may have. */
+static size_t usable_before(CUmemoryPool pool, uint64_t end, CUstream stream)
+{
+    const struct hole *hole = pool->holes;
+    struct sim_order order = {0};
+    uint64_t reached = 0, bytes = 0;
+
+    sim_order_of_next(stream, &order);
+    for (; hole && hole->base < end; hole = hole->next) {
+        struct sim_ops waits = {0};
+        bool ok = reusable(pool, hole, stream, &order, &waits);
+        bytes = !ok ? 0 : hole->base == reached ? bytes + hole->bytes : hole->bytes;
+        reached = hole->base + hole->bytes;
+        sim_ops_finish(&waits);
+    }
+    sim_order_finish(&order);
+    return reached == end ? bytes : 0;
+}
+
+struct place {
+    uint64_t base;
+    size_t bytes;
+};
+
+/* Where the pool can grow so that there is room for `need` with what lies before: here rather than
+ * at the place found so far, if that takes less. */
+static void consider(CUmemoryPool pool, const struct range *range, uint64_t at, size_t need,
+                     size_t unit, CUstream stream, struct place *place)
+{
+    uint64_t end = range->base + range->bytes;
+    size_t before, bytes;
+
+    for (const struct chunk *chunk = pool->chunks; chunk; chunk = chunk->next)
+        if (chunk->base >= at && chunk->base < end)
+            end = chunk->base;
+    if (end == at)
+        return;
+    before = usable_before(pool, at, stream);
+    bytes = round_up(need > before ? need - before : 1, unit);
+    if (bytes <= end - at && (!place->base || bytes < place->bytes))
+        *place = (struct place){at, bytes};
+}
+
+/* Behind a chunk of its own, or where a range begins. */
+static bool find_place(CUmemoryPool pool, size_t need, size_t unit, CUstream stream,
+                       struct place *ret_place)
+{
+    *ret_place = (struct place){0};
+    for (const struct range *range = pool->ranges; range; range = range->next) {
+        consider(pool, range, range->base, need, unit, stream, ret_place);
+        for (const struct chunk *chunk = pool->chunks; chunk; chunk = chunk->next) {
+            uint64_t at = chunk->base + chunk->bytes;
+            if (at > range->base && at - range->base < range->bytes)
+                consider(pool, range, at, need, unit, stream, ret_place);
+        }
+    }
+    if (!ret_place->base) {
+        const struct range *fresh = new_range(pool, need);
+        if (fresh)
+            consider(pool, fresh, fresh->base, need, unit, stream, ret_place);
+    }
+    return ret_place->base != 0;
+}
+
+static bool is_too_much(CUmemoryPool pool, size_t bytes)
+{
+    return pool->props.maxSize && pool->reserved + bytes > pool->props.maxSize;
+}
+
+/* What makes room on the card may be memory of this very pool: the place is looked for again. */
+static bool claim(CUmemoryPool pool, size_t need, size_t unit, CUstream stream,
+                  struct place *ret_place)
+{
+    if (!find_place(pool, need, unit, stream, ret_place) || is_too_much(pool, ret_place->bytes))
+        return false;
+    if (sim_card_take(pool->device, ret_place->bytes))
+        return true;
+    if (!sim_card_claim(pool->device, ret_place->bytes))
+        return false;
+    sim_card_give(pool->device, ret_place->bytes);
+    return find_place(pool, need, unit, stream, ret_place) &&
+           !is_too_much(pool, ret_place->bytes) && sim_card_take(pool->device, ret_place->bytes);
+}
+
 /* Large steps, and smaller ones when the card or the pool's limit has no room for those. */
-static uint64_t grow_by(CUmemoryPool pool, size_t need, size_t *ret_bytes)
+static CUresult grow_device(CUmemoryPool pool, size_t need, CUstream stream)
 {
     static const size_t units[] = {CHUNK_UNIT, SMALL_UNIT};
-    uint64_t base = 0;
+    struct place place;
 
-    for (size_t i = 0; i < SIM_COUNT(units) && !base; i++) {
-        size_t bytes = iteration_to(need, units[i]);
-        if (pool->props.maxSize && pool->reserved + bytes > pool->props.maxSize)
+    for (size_t i = 0; i < SIM_COUNT(units); i++) {
+        if (!claim(pool, need, units[i], stream, &place))
             continue;
-        base = chunk_memory(pool, bytes);
-        *ret_bytes = bytes;
+        for (size_t at = 0; at < place.bytes; at += units[i])
+            add_chunk(pool, place.base + at, units[i], NULL);
+        add_hole(pool, place.base, place.bytes, NULL, 0);
+        return CUDA_SUCCESS;
     }
-    return base;
+    drop_empty_ranges(pool);
+    return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 /* Managed chunks lie where the pool does from the beginning, as far as there is room. */
@@ -256,25 +414,42 @@ static struct sim_residency *residency_for(CUmemoryPool pool, uint64_t base, siz
     return residency;
 }
 
-static CUresult grow(CUmemoryPool pool, size_t need)
+static CUresult grow_managed(CUmemoryPool pool, size_t need)
 {
-    size_t bytes;
-    uint64_t base = need > (size_t)1 << 47 ? 0 : grow_by(pool, need, &bytes);
+    size_t bytes = round_up(need, CHUNK_UNIT);
+    void *p;
 
-    if (!base)
+    if (is_too_much(pool, bytes))
+        bytes = round_up(need, SMALL_UNIT);
+    p = is_too_much(pool, bytes) ? MAP_FAILED
+                                 : mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (p == MAP_FAILED)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    struct chunk *chunk = calloc(1, sizeof(*chunk));
-    if (!chunk)
-        abort();
-    chunk->base = base;
-    chunk->bytes = bytes;
-    if (pool->managed)
-        chunk->residency = residency_for(pool, base, bytes);
-    chunk->next = pool->chunks;
-    pool->chunks = chunk;
-    add_reserved(pool, bytes);
-    add_hole(pool, chunk, base, bytes, NULL, 0);
+    add_chunk(pool, (uintptr_t)p, bytes, residency_for(pool, (uintptr_t)p, bytes));
+    add_hole(pool, (uintptr_t)p, bytes, NULL, 0);
     return CUDA_SUCCESS;
+}
+
+static CUresult grow(CUmemoryPool pool, size_t need, CUstream stream)
+{
+    if (need > (size_t)1 << 47)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    return pool->managed ? grow_managed(pool, need) : grow_device(pool, need, stream);
+}
+
+static uint64_t end_of(const struct hole *hole)
+{
+    return hole->base + hole->bytes;
+}
+
+/* The bytes of a hole that lie in the chunk. */
+static uint64_t overlap(const struct hole *hole, const struct chunk *chunk)
+{
+    uint64_t from = SIM_MAX(hole->base, chunk->base), end = chunk->base + chunk->bytes;
+
+    end = end_of(hole) < end ? end_of(hole) : end;
+    return end > from ? end - from : 0;
 }
 
 static bool chunk_free(CUmemoryPool pool, const struct chunk *chunk)
@@ -282,21 +457,36 @@ static bool chunk_free(CUmemoryPool pool, const struct chunk *chunk)
     uint64_t bytes = 0;
 
     for (const struct hole *hole = pool->holes; hole; hole = hole->next)
-        if (hole->chunk == chunk && all_done(hole))
-            bytes += hole->bytes;
+        if (all_done(hole))
+            bytes += overlap(hole, chunk);
     return bytes == chunk->bytes;
+}
+
+/* What lies in holes beside the chunk stays. */
+static void cut_chunk(CUmemoryPool pool, const struct chunk *chunk)
+{
+    uint64_t chunk_end = chunk->base + chunk->bytes;
+
+    for (struct hole **link = &pool->holes; *link;) {
+        struct hole *hole = *link;
+        if (!overlap(hole, chunk)) {
+            link = &hole->next;
+            continue;
+        }
+        if (end_of(hole) > chunk_end)
+            add_hole(pool, chunk_end, end_of(hole) - chunk_end, hole->frees, hole->n_frees);
+        if (hole->base < chunk->base)
+            hole->bytes = chunk->base - hole->base;
+        else
+            remove_hole(link);
+    }
 }
 
 static void release_chunk(CUmemoryPool pool, struct chunk **link)
 {
     struct chunk *chunk = *link;
 
-    for (struct hole **hole = &pool->holes; *hole;) {
-        if ((*hole)->chunk == chunk)
-            remove_hole(hole);
-        else
-            hole = &(*hole)->next;
-    }
+    cut_chunk(pool, chunk);
     pool->reserved -= chunk->bytes;
     if (pool->managed) {
         sim_residency_give_back(chunk->residency, pool->device);
@@ -304,7 +494,6 @@ static void release_chunk(CUmemoryPool pool, struct chunk **link)
         (void)munmap((void *)(uintptr_t)chunk->base, chunk->bytes);
     } else {
         sim_arena_zero(pool->device, chunk->base, chunk->bytes);
-        sim_arena_give(pool->device, chunk->base, chunk->bytes);
         sim_card_give(pool->device, chunk->bytes);
     }
     *link = chunk->next;
@@ -324,6 +513,8 @@ static bool release(CUmemoryPool pool, cuuint64_t keep)
             link = &(*link)->next;
         }
     }
+    if (any)
+        drop_empty_ranges(pool);
     return any;
 }
 
@@ -346,39 +537,42 @@ bool sim_pools_squeeze(int device)
 
 /* ---- allocating ---- */
 
-/* May an allocation on the stream have the hole? Adds what it must wait for to *waits. */
-static bool reusable(CUmemoryPool pool, const struct hole *hole, CUstream stream,
+/* Do holes side by side, from this one on, have room for an allocation on the stream? Adds what it
+ * must wait for. */
+static bool has_room(CUmemoryPool pool, const struct hole *hole, size_t need, CUstream stream,
                      const struct sim_order *order, struct sim_ops *waits)
 {
-    for (unsigned i = 0; i < hole->n_frees; i++) {
-        struct sim_op *op = hole->frees[i];
-        if (op->stamp.slot == stream->slot)
-            continue;
-        if (pool->follow && sim_order_covers(order, op->stamp))
-            continue;
-        if (pool->opportunistic && op->state == SIM_OP_DONE)
-            continue;
-        if (!pool->internal)
-            return false;
-        sim_ops_add(waits, op);
+    uint64_t bytes = 0;
+
+    for (; reusable(pool, hole, stream, order, waits); hole = hole->next) {
+        bytes += hole->bytes;
+        if (bytes >= need)
+            return true;
+        if (!adjacent(pool, hole, hole->next))
+            break;
     }
-    return true;
+    return false;
 }
 
+/* Any of them; but one that was freed before rather than a fresh one. */
 static struct hole **choose(CUmemoryPool pool, size_t need, CUstream stream, struct sim_ops *waits)
 {
     struct sim_order order = {0};
     struct hole **best = NULL;
+    bool best_is_used = false;
     uint32_t n = 0;
 
     sim_order_of_next(stream, &order);
     for (struct hole **link = &pool->holes; *link; link = &(*link)->next) {
         struct sim_ops need_waits = {0};
-        bool ok = (*link)->bytes >= need && reusable(pool, *link, stream, &order, &need_waits);
-        /* Any of them; but one that was freed before rather than a fresh one. */
-        bool used = ok && (*link)->n_frees;
-        if (ok && (!best || (used && !(*best)->n_frees) || sim_random(++n) == 0)) {
+        bool ok = has_room(pool, *link, need, stream, &order, &need_waits);
+        bool is_used = (*link)->n_frees > 0;
+        ok &= is_used || !best_is_used;
+        if (ok && is_used != best_is_used)
+            n = 0;
+        if (ok && sim_random(++n) == 0) {
             best = link;
+            best_is_used = is_used;
             sim_ops_finish(waits);
             *waits = need_waits;
         } else {
@@ -389,15 +583,18 @@ static struct hole **choose(CUmemoryPool pool, size_t need, CUstream stream, str
     return best;
 }
 
+/* Of the hole, and of as many behind it as it takes. */
 static uint64_t cut(CUmemoryPool pool, struct hole **link, size_t need)
 {
-    struct hole *hole = *link;
-    uint64_t base = hole->base;
+    uint64_t base = (*link)->base, end = base + need;
 
-    if (hole->bytes > need)
-        add_hole(pool, hole->chunk, base + need, hole->bytes - need, hole->frees, hole->n_frees);
-    /* The rest lies behind the hole in the list, so link still points to the hole. */
-    remove_hole(link);
+    while (*link && (*link)->base < end) {
+        struct hole *hole = *link;
+        /* The rest lies behind the hole in the list, so link still points to the hole. */
+        if (end_of(hole) > end)
+            add_hole(pool, end, end_of(hole) - end, hole->frees, hole->n_frees);
+        remove_hole(link);
+    }
     return base;
 }
 
@@ -412,7 +609,7 @@ static CUresult alloc(CUmemoryPool pool, size_t bytes, CUstream stream,
     join_holes(pool);
     struct hole **link = choose(pool, need, stream, &waits);
     if (!link) {
-        CUresult result = grow(pool, need);
+        CUresult result = grow(pool, need, stream);
         if (result == CUDA_SUCCESS)
             link = choose(pool, need, stream, &waits);
         if (!link)
@@ -521,7 +718,7 @@ void sim_block_free_in(struct sim_block *block, CUstream stream, const char *how
     block->pins--;
     if (pool) {
         pool->used -= size;
-        add_hole(pool, chunk_of(pool, base), base, taken, &op, 1);
+        add_hole(pool, base, taken, &op, 1);
     }
     sim_op_unref(op);
 }
@@ -568,7 +765,7 @@ void sim_pool_free_now(struct sim_block *block, const char *how)
     sim_block_bury(block, how);
     pool->used -= block->size;
     sim_block_end(block, &sim_host_order);
-    add_hole(pool, chunk_of(pool, block->base), block->base, block->taken, NULL, 0);
+    add_hole(pool, block->base, block->taken, NULL, 0);
 }
 
 /* ---- calls about pools ---- */
