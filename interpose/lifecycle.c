@@ -49,6 +49,7 @@
 #include "interpose/report/waits/waits.h"
 #include "interpose/resolve/bypass.h"
 #include "interpose/resolve/trampoline.h"
+#include "interpose/resolve/unseen.h"
 #include "interpose/settings/caller.h"
 #include "interpose/settings/pattern.h"
 #include "policy/alloc.h"
@@ -175,7 +176,7 @@ static void (*const children[])(void) = {
     ag_residency_begin_child,  ag_params_begin_child,     ag_func_attrs_begin_child,
     ag_replay_begin_child,     ag_ipc_export_begin_child, ag_ipc_import_begin_child,
     ag_app_graphs_begin_child, ag_budget_begin_child,     ag_slab_begin_child,
-    ag_caller_begin_child,     devices_begin_child,
+    ag_caller_begin_child,     ag_unseen_begin_child,     devices_begin_child,
 };
 
 /* The driver does not work in a forked child if the parent had it in use, and all metadata is the
@@ -399,6 +400,8 @@ enum ag_entry_state ag_entry_start(void)
             ag_watch_never();
         if (replays_under((enum ag_entry_state)state) || ag_watch_is_on())
             ag_trampoline_index();
+        if (state == AG_ENTRY_ACTIVE)
+            ag_unseen_look();
         atomic_store_explicit(&ag_entry_replay, replay_under((enum ag_entry_state)state),
                               memory_order_release);
         atomic_store_explicit(&ag_entry_state, state, memory_order_release);

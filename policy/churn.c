@@ -17,7 +17,7 @@
 #define SAVED_BY_FREE_PER_MIB 300u   /* ns */
 
 static uint64_t pool_after_ns;
-static _Atomic bool shares;
+static _Atomic bool shares, is_reached;
 
 void ag_churn_configure(uint64_t pool_after_us)
 {
@@ -64,14 +64,20 @@ bool ag_churn_is_shared(void)
     return atomic_load_explicit(&shares, memory_order_relaxed);
 }
 
+void ag_churn_note_reached(void)
+{
+    atomic_store_explicit(&is_reached, true, memory_order_relaxed);
+}
+
 bool ag_churn_wants_pool(const struct ag_churn *churn)
 {
     return atomic_load_explicit(&churn->saved_ns, memory_order_relaxed) >= pool_after_ns &&
-           !ag_churn_is_shared();
+           !ag_churn_is_shared() && !atomic_load_explicit(&is_reached, memory_order_relaxed);
 }
 
 void ag_churn_begin_child(struct ag_churn *churn)
 {
     *churn = (struct ag_churn){0};
     atomic_store_explicit(&shares, false, memory_order_relaxed);
+    atomic_store_explicit(&is_reached, false, memory_order_relaxed);
 }

@@ -87,10 +87,13 @@ void ag_churn_returned(struct ag_churn *churn, size_t bytes);
  * native, so that the driver's handles serve them all. */
 void ag_churn_note_shared(void);
 bool ag_churn_is_shared(void);
+/* Libraries that we do not see may reach its memory by themselves. What it allocates from now on is
+ * of no pool. */
+void ag_churn_note_reached(void);
 /* Is it time for a pool? */
 bool ag_churn_wants_pool(const struct ag_churn *churn);
 
-/* A forked child has allocated and shared nothing. */
+/* A forked child has allocated and shared nothing, and nobody reaches its memory. */
 void ag_churn_begin_child(struct ag_churn *churn);
 
 #endif

@@ -120,9 +120,12 @@ void ag_loaded_forked(void)
     fork_has_it = false;
 }
 
-/* A thread that does not exist here may have it. */
+_Atomic uint32_t ag_loaded_asked, ag_loaded_answered;
+
+/* A thread that does not exist here may have it. What was noted of libraries was the parent's. */
 void ag_loaded_begin_child(void)
 {
+    ag_loaded_ask();
     looking = (pthread_mutex_t)PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
     fork_has_it = false;
 }
@@ -316,6 +319,33 @@ enum ag_exported ag_loaded_exports(const ElfW(Dyn) * dynamic, uintptr_t load, co
     if (!exports.hashes)
         return AG_EXPORTS_UNKNOWN;
     return ag_exports_find(&exports, name, &bytes) ? AG_EXPORTED : AG_NOT_EXPORTED;
+}
+
+void ag_needed_begin(struct ag_needed *needed, const struct dl_phdr_info *info)
+{
+    const ElfW(Dyn) *dynamic = NULL;
+
+    *needed = (struct ag_needed){0};
+    for (unsigned i = 0; i < info->dlpi_phnum; i++) {
+        if (info->dlpi_phdr[i].p_type == PT_DYNAMIC)
+            dynamic = (const ElfW(Dyn) *)(uintptr_t)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
+    }
+    for (const ElfW(Dyn) *row = dynamic; row && row->d_tag != DT_NULL; row++) {
+        if (row->d_tag == DT_STRTAB && row->d_un.d_ptr >= info->dlpi_addr)
+            needed->names = (const char *)row->d_un.d_ptr;
+    }
+    needed->next = needed->names ? dynamic : NULL;
+}
+
+const char *ag_needed_next(struct ag_needed *needed)
+{
+    while (needed->next && needed->next->d_tag != DT_NULL) {
+        const ElfW(Dyn) *row = needed->next++;
+
+        if (row->d_tag == DT_NEEDED)
+            return needed->names + row->d_un.d_val;
+    }
+    return NULL;
 }
 
 struct search {

@@ -3,6 +3,7 @@
 #define AG_BASE_LOADED_H
 
 #include <link.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -18,6 +19,33 @@ int ag_loaded_each(ag_loaded_look *look, void *data);
 void ag_loaded_before_fork(const struct timespec *until);
 void ag_loaded_forked(void);
 void ag_loaded_begin_child(void);
+
+/* How often somebody has looked a symbol up, in dlsym or through the driver. Who opens a library to
+ * use it does. dlsym counts in its assembly. */
+extern _Atomic uint32_t ag_loaded_asked;
+/* Up to which of these the loader's list has been looked at. */
+extern _Atomic uint32_t ag_loaded_answered;
+
+/* May a library have come since the last look? */
+static inline bool ag_loaded_has_news(void)
+{
+    return atomic_load_explicit(&ag_loaded_asked, memory_order_relaxed) !=
+           atomic_load_explicit(&ag_loaded_answered, memory_order_relaxed);
+}
+/* One may have, though nobody called dlsym. */
+static inline void ag_loaded_ask(void)
+{
+    atomic_fetch_add_explicit(&ag_loaded_asked, 1, memory_order_seq_cst);
+}
+/* Before a look, and with what that returned after it. */
+static inline uint32_t ag_loaded_look_begin(void)
+{
+    return atomic_load_explicit(&ag_loaded_asked, memory_order_seq_cst);
+}
+static inline void ag_loaded_look_end(uint32_t asked)
+{
+    atomic_store_explicit(&ag_loaded_answered, asked, memory_order_release);
+}
 
 struct ag_loaded {
     const struct link_map *map;
@@ -43,6 +71,14 @@ size_t ag_loaded_build_id(const struct ag_loaded *loaded, char *digits, size_t c
 /* The function of its dynamic symbols that contains `address`, or NULL: memory of the library's. A
  * slow search. */
 const char *ag_loaded_function(const struct ag_loaded *loaded, const void *address);
+
+/* The names that a library is linked with, as its file has them. */
+struct ag_needed {
+    const ElfW(Dyn) * next;
+    const char *names;
+};
+void ag_needed_begin(struct ag_needed *needed, const struct dl_phdr_info *info);
+const char *ag_needed_next(struct ag_needed *needed); /* NULL: no more */
 
 /* Does a library export `name`, by its dynamic section, at the addresses it was loaded to? It may
  * have no table of hashes that we can read. */

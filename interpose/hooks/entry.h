@@ -15,8 +15,10 @@
 
 #include "graph/record/copies.h"
 #include "graph/replayer.h"
+#include "interpose/base/loaded.h"
 #include "interpose/driver/abi.h"
 #include "interpose/report/stats.h"
+#include "interpose/resolve/unseen.h"
 #include "policy/order/users.h"
 #include "policy/order/watch.h"
 
@@ -137,6 +139,8 @@ static inline bool ag_entry_enter(enum ag_hook hook, void *const *real)
     ag_entry_depth = 1;
     ag_entry_errno = errno;
     ag_users_note();
+    if (AG_UNLIKELY(ag_loaded_has_news()))
+        ag_unseen_look();
     ag_entry_before(ag_entry_first(hook));
     return true;
 }

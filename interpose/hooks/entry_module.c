@@ -15,6 +15,7 @@ static void note_code(bool prints)
 {
     if (ag_entry_replays_now() || ag_watch_is_on())
         ag_trampoline_look_around(); /* a library came with the code */
+    ag_unseen_look();
     if (prints)
         ag_drain_note_visible(AG_VISIBLE_PRINTF);
 }

@@ -219,6 +219,15 @@ static const char *warning(const struct view *view, unsigned i)
         return text;
     }
     n += n_bypassing(view);
+    for (unsigned k = 0; k < AG_STATS_UNSEEN; k++) {
+        if (*view->stats->unseen[k] && n++ == i) {
+            snprintf(text, sizeof(text),
+                     "%.63s uses the device, or its memory, where Allograft does not see it: frees "
+                     "wait, and memory is native",
+                     view->stats->unseen[k]);
+            return text;
+        }
+    }
     return i < n ? NULL : ag_render_replay_warning(view->stats, by_range(view), i - n);
 }
 
@@ -348,6 +357,12 @@ static void json_coverage(struct ag_emitter *json, const struct view *view)
     ag_emit_array(json, "bypassing");
     for (unsigned i = 0; i < n_bypassing(view); i++)
         ag_emit_string(json, NULL, view->stats->bypassing[i]);
+    ag_emit_end(json);
+    ag_emit_array(json, "unseen");
+    for (unsigned i = 0; i < AG_STATS_UNSEEN; i++) {
+        if (*view->stats->unseen[i])
+            ag_emit_string(json, NULL, view->stats->unseen[i]);
+    }
     ag_emit_end(json);
     ag_emit_end(json);
 }

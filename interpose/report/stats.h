@@ -183,6 +183,7 @@ struct ag_stats_device {
 
 #define AG_STATS_DEVICES_MET 64u
 #define AG_STATS_BYPASSING   8u
+#define AG_STATS_UNSEEN      12u
 
 struct ag_stats {
     _Alignas(AG_STATS_PAGE) struct ag_stats_head head;
@@ -190,6 +191,7 @@ struct ag_stats {
     _Atomic uint32_t n_devices;
     _Atomic uint32_t n_bypassing;            /* may be more than there are names */
     char bypassing[AG_STATS_BYPASSING][128]; /* libraries whose calls go past us: see bypass.h */
+    char unseen[AG_STATS_UNSEEN][64]; /* libraries that use the device past us: see unseen.h */
     struct ag_app_pool_stats app_pools[AG_APP_POOLS];
     _Atomic uint32_t n_guard_findings; /* may be more than there are rows */
     struct ag_guard_finding guard_findings[AG_GUARD_FINDINGS];

@@ -9,6 +9,13 @@
 dlsym:						/* (x0: handle, x1: name) */
 	.cfi_startproc
 	hint	#34				/* bti c */
+	adrp	x9, ag_loaded_asked		/* a library may have come */
+	add	x9, x9, #:lo12:ag_loaded_asked
+.Lcount:
+	ldaxr	w10, [x9]
+	add	w10, w10, #1
+	stlxr	w11, w10, [x9]
+	cbnz	w11, .Lcount
 	ldrb	w9, [x1]
 	cmp	w9, #'c'
 	b.ne	.Lpass

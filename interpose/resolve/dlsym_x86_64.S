@@ -15,6 +15,7 @@
 dlsym:						/* (rdi: handle, rsi: name) */
 	.cfi_startproc
 	_CET_ENDBR
+	lock incl ag_loaded_asked(%rip)		/* a library may have come */
 	cmpb	$'c', (%rsi)
 	jne	.Lpass
 	cmpb	$'u', 1(%rsi)

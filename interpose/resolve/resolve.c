@@ -197,9 +197,20 @@ static void *substitute(const char *name, void *real, cuuint64_t flags)
     return ag_trampoline_given(real);
 }
 
+/* Is the look-up one of our own? Those of others may be a new library's, which is to be looked at
+ * before it has what it asks for. */
+static bool is_nested(void)
+{
+    bool nested = ag_entry_inside();
+
+    if (!nested)
+        ag_loaded_ask();
+    return nested;
+}
+
 /* Also while every call is the driver's: what was given stays. Nested calls are our own. */
 #define LOOK_UP(function, ...)                                                                 \
-    bool nested = ag_entry_inside(),                                                           \
+    bool nested = is_nested(),                                                                 \
          entered = ag_entry_enter(AG_HOOK_##function, (void *const *)&ag_cu.function);         \
     CUresult result = ag_cu.function ? ag_cu.function(__VA_ARGS__) : CUDA_ERROR_NOT_SUPPORTED; \
                                                                                                \

@@ -26,6 +26,7 @@
 #include "interpose/hooks/entry.h"
 #include "interpose/report/stats.h"
 #include "interpose/resolve/bypass.h"
+#include "policy/order/drain.h"
 
 #define THUNK_BYTES 64u
 
@@ -210,9 +211,8 @@ void ag_trampoline_index(void)
     ag_trampoline_look_around();
 }
 
-/* Somebody can call the driver without our noticing: from now on nothing is withheld, and frees
- * wait for no work to order them. Another thread may be at that already, and not have done it. */
-static void end(const char *why)
+/* Another thread may be at that already, and not have done it. */
+void ag_trampoline_end(const char *why)
 {
     static _Thread_local bool ends;
     int depth = ag_entry_depth, saved_errno = errno;
@@ -259,7 +259,7 @@ static void *spare_of(void *real)
         if (atomic_compare_exchange_strong(&reals[i], &there, real) || there == real)
             return give(i, real);
     }
-    end("the driver has more unknown functions than there are trampolines");
+    ag_trampoline_end("the driver has more unknown functions than there are trampolines");
     return real;
 }
 
@@ -316,5 +316,6 @@ void ag_trampoline_look_around(void)
         return;
     snprintf(why, sizeof(why), "%s reaches the driver past Allograft (%s)", found.file,
              found.symbol);
-    end(why);
+    ag_drain_note_visible(AG_VISIBLE_UNSEEN); /* it may pin memory, too */
+    ag_trampoline_end(why);
 }

@@ -30,8 +30,11 @@ bool ag_trampoline_is_at(const void *address);
 void ag_trampoline_index(void);
 
 /* Has anything been loaded that reaches the driver past us, by RTLD_DEEPBIND or being linked with a
- * function that no row names? Then replay ends. Not inside dlsym. */
+ * function that no row names? Then replay ends, and frees drain. Not inside dlsym. */
 void ag_trampoline_look_around(void);
+/* Somebody can call the driver without our noticing: from now on nothing is withheld, and frees
+ * wait for no work to order them. Not inside dlsym. */
+void ag_trampoline_end(const char *why);
 /* Has replay ended for that, or because there were more functions that no row names than there are
  * spare trampolines? */
 bool ag_trampoline_over(void);

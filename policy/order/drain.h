@@ -27,6 +27,7 @@ enum ag_visible {
     AG_VISIBLE_PRINTF,
     AG_VISIBLE_PEERS,
     AG_VISIBLE_CONTEXTS,
+    AG_VISIBLE_UNSEEN,
     AG_N_VISIBLE
 };
 

@@ -164,6 +164,7 @@ class Several(JobTest):
         self.assertEqual((total["process"]["host"], total["process"]["elapsed_ns"]), ("several hosts", 7))
         self.assertEqual(total["app_pools"][0]["allocs"], 9)
         self.assertEqual(total["coverage"]["bypassing"], ["lib.so"])
+        self.assertEqual(total["coverage"]["unseen"], ["libnvoptix.so.1"])
 
     def test_are_files_and_not_all_there_is(self):
         files = self.write_all(rank(0), rank(1))
@@ -322,6 +323,7 @@ class Page(JobTest):
                       "launched in graphs 1 100.0 %", "a wait for a stream, or a query of one 1 100.0 %",
                       "Driver: /lib/libcuda.so.1", "cuMemAlloc_v2 3", "POLICY pool default",
                       "Libraries that call the driver directly, past Allograft: lib.so",
+                      "Libraries that use the device where Allograft does not see it, so that frees wait: libnvoptix.so.1",
                       "default, device 0 3 1.50 KiB 1.00 KiB 32.00 MiB"):
             self.assertIn(words, text)
         self.assertNotIn("outlier", text)

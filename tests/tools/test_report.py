@@ -28,7 +28,7 @@ SAMPLE = {
         "intercepted": True, "redirecting": True, "libcuda": "/lib/libcuda.so.1",
         "doors": {"exported": 0, "dlsym": 1, "get_proc_address": 440, "unmatched": 0},
         "substituted": 37, "hooks": {"cuMemAlloc_v2": 3}, "redirected": 3, "passed": 0,
-        "fallbacks": {"capture_open": 1}, "bypassing": ["lib.so"]},
+        "fallbacks": {"capture_open": 1}, "bypassing": ["lib.so"], "unseen": ["libnvoptix.so.1"]},
     "devices": [{"ordinal": 0, "name": "d", "total_bytes": 1 << 30, "placements": {"pool": PLACEMENT}}],
     "frees": {"null_stream": 1, "context_fence": 1, "set_aside": 0, "drained": 0, "native": 0,
               "refused": 0, "drain_reasons": {"pinned_host_memory": 0}, "barriers_paid": {"exit": 1},

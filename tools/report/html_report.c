@@ -750,6 +750,22 @@ static void add_hooks(struct ag_text *text, const struct job *job)
     ag_text_add(text, "</tbody>\n</table>\n</details>\n");
 }
 
+static void add_unseen(struct ag_text *text, const struct ag_stats *stats)
+{
+    unsigned n = 0;
+
+    for (unsigned i = 0; i < AG_STATS_UNSEEN; i++) {
+        if (!*stats->unseen[i])
+            continue;
+        ag_text_add(text, n++ ? ", "
+                              : "<p>Libraries that use the device where Allograft does not see it, "
+                                "so that frees wait: ");
+        html_add(text, stats->unseen[i]);
+    }
+    if (n)
+        ag_text_add(text, "</p>\n");
+}
+
 static void add_coverage(struct ag_text *text, const struct job *job)
 {
     const struct ag_stats *stats = job->total.stats;
@@ -768,6 +784,7 @@ static void add_coverage(struct ag_text *text, const struct job *job)
     }
     if (stats->n_bypassing)
         ag_text_add(text, "</p>\n");
+    add_unseen(text, stats);
     add_hooks(text, job);
     html_card_end(text);
 }

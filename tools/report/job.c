@@ -232,6 +232,16 @@ static void add_bypassing(struct ag_stats *sum, const char *library)
         snprintf(sum->bypassing[sum->n_bypassing++], sizeof(sum->bypassing[0]), "%s", library);
 }
 
+static void add_unseen(struct ag_stats *sum, const char *library)
+{
+    unsigned i = 0;
+
+    while (i < AG_STATS_UNSEEN && *sum->unseen[i] && strcmp(sum->unseen[i], library))
+        i++;
+    if (i < AG_STATS_UNSEEN)
+        snprintf(sum->unseen[i], sizeof(sum->unseen[i]), "%s", library);
+}
+
 static void add_counters(struct ag_stats *sum, const struct ag_stats *stats)
 {
     for (unsigned i = 0; i < AG_N_STATS; i++)
@@ -366,6 +376,10 @@ bool job_add_up(struct job *job)
         add_findings(sum, stats);
         for (unsigned k = 0; k < stats->n_bypassing && k < AG_STATS_BYPASSING; k++)
             add_bypassing(sum, stats->bypassing[k]);
+        for (unsigned k = 0; k < AG_STATS_UNSEEN; k++) {
+            if (*stats->unseen[k])
+                add_unseen(sum, stats->unseen[k]);
+        }
         if (process_elapsed_ns(&job->processes[i]) > longest)
             longest = process_elapsed_ns(&job->processes[i]);
         job->elapsed_ns += (double)process_elapsed_ns(&job->processes[i]);

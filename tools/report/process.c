@@ -55,6 +55,8 @@ void process_make_texts_safe(struct ag_stats *stats)
         process_make_printable(head->rules[i], sizeof(head->rules[i]));
     for (unsigned i = 0; i < AG_STATS_BYPASSING; i++)
         process_make_printable(stats->bypassing[i], sizeof(stats->bypassing[i]));
+    for (unsigned i = 0; i < AG_STATS_UNSEEN; i++)
+        process_make_printable(stats->unseen[i], sizeof(stats->unseen[i]));
     for (unsigned i = 0; i < AG_MARKS; i++)
         process_make_printable(stats->marks[i].name, sizeof(stats->marks[i].name));
     for (size_t i = 0; i < sizeof(head->settings); i++)

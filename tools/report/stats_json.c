@@ -273,6 +273,13 @@ static void read_coverage(struct reader *reader, const json_t *root)
                  json_is_string(library) ? json_string_value(library) : "?");
         stats->n_bypassing = (uint32_t)i + 1;
     }
+    libraries = list(reader, coverage, "unseen");
+    json_array_foreach(libraries, i, library)
+    {
+        if (i < AG_STATS_UNSEEN)
+            snprintf(stats->unseen[i], sizeof(stats->unseen[i]), "%s",
+                     json_is_string(library) ? json_string_value(library) : "?");
+    }
     read_trouble(reader, root, truth(reader, coverage, "redirecting"));
 }
 

@@ -262,6 +262,11 @@ static void held_by_bypass(struct facts *it)
              n > 1 ? " and others" : "");
         advise(it, "allograft run --audit");
     }
+    for (unsigned i = 0; i < AG_STATS_UNSEEN; i++) {
+        if (*it->stats->unseen[i])
+            HELD(it, "%.63s uses the device where Allograft does not see it, so frees waited",
+                 it->stats->unseen[i]);
+    }
     if (counter(it, AG_STAT_LOOKUP_UNMATCHED))
         HELD(it, "the program got addresses of cuGetProcAddress that are no known symbol's, and "
                  "calls by them were not seen");

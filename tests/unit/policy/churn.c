@@ -111,6 +111,19 @@ static void sharing_ends_it(void)
     CHECK(misses_of(2 * MIB, 100) == 3);
 }
 
+/* Nor do other devices get at memory of a pool. */
+static void being_reached_ends_it(void)
+{
+    struct ag_churn churn = {.phase = AG_CHURN_ON};
+
+    ag_churn_configure(100);
+    ag_churn_note_reached();
+    CHECK(misses_of(2 * MIB, 100) == 100);
+    CHECK(ag_churn_keeps(&churn) && ag_churn_cuts(&churn) && !ag_churn_is_shared());
+    ag_churn_begin_child(&churn);
+    CHECK(misses_of(2 * MIB, 100) == 3);
+}
+
 int main(void)
 {
     ag_churn_configure(8000);
@@ -120,5 +133,6 @@ int main(void)
     costs_add_up();
     is_configured();
     sharing_ends_it();
+    being_reached_ends_it();
     return 0;
 }

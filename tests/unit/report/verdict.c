@@ -225,6 +225,12 @@ static void says_what_went_past(void)
     has(found().held_back, "calls of libone.so and others went past");
     has(found().held_back, "cuGetProcAddress");
     begin();
+    count_memory(100);
+    snprintf(ag_stats.unseen[3], sizeof(ag_stats.unseen[3]), "libnvoptix.so.1");
+    is(found().held_back,
+       "libnvoptix.so.1 uses the device where Allograft does not see it, so frees waited");
+    memset(ag_stats.unseen, 0, sizeof(ag_stats.unseen));
+    begin();
     snprintf(ag_stats.head.trouble, sizeof(ag_stats.head.trouble), "the driver is odd");
     is(found().held_back, "nothing was redirected: the driver is odd");
     has(found().to_try, "`allograft doctor`");
