@@ -70,9 +70,13 @@ build_all c devices contexts contexts_two green
 build_all c lookup launch_pointer
 build_all c facts pool_facts
 build driver_linked lookup/driver.c "${c[@]}"
+build scope_linked ../preload/lookup/lookup_scope.c "${c[@]}" -DLINKED
+build libscope_linked.so ../preload/lookup/scope.c "${c[@]}" -DLINKED -shared
 build libdeep.so process/life.cu "${cuda[@]}" -shared -Xcompiler -fPIC -cudart static
 link=(-ldl)
 build driver_dlsym lookup/driver.c "${c[@]}" -DVIA_DLSYM
+build scope_opened ../preload/lookup/lookup_scope.c "${c[@]}"
+build libscope_opened.so ../preload/lookup/scope.c "${c[@]}" -shared
 build_all c lookup bypass
 build_all c process startup
 build_all cuda frameworks cublas_capture

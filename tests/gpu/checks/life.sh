@@ -73,7 +73,31 @@ nobody_named() {
     fi
     LIMIT_S=120 run_with -- "$@" || { died with $?; return 1; }
     grep -o '"bypassing":\[[^]]*\]' "$(report_path)"
-    grep -q '"bypassing":\[\]' "$(report_path)"
+    grep -q '"bypassing":\[\]' "$(report_path)" || return 1
+    # PyTorch is linked with cuFile, which counts where its kernel module is loaded.
+    grep -o '"unseen":\[[^]]*\]' "$(report_path)"
+    grep -q '"unseen":\[\("libcufile[^"]*"\)\?\]' "$(report_path)"
+}
+
+# scopes PROGRAM LIBRARY HOW [VAR=VALUE]...: who finds which function of the driver, and at which address. Left out is what
+# docs/guarantees.md leaves out.
+scopes() {
+    local program=$1 library=$2 how=$3 LEAVE_OUT='\(library by default: .*\|.*: all of one address: .*\)'
+    shift 3
+    run_native -- "$BIN/$program" "$BIN/$library" "$how" || { died native $?; return 1; }
+    run_with "$@" -- "$BIN/$program" "$BIN/$library" "$how" || { died with $?; return 1; }
+    compare_output || return 1
+    echo "$(wc -l <"$OUT/$TAG.native.out") lines, $(grep -c ': [01]$' "$OUT/$TAG.native.out") of them about addresses"
+}
+
+# unseen LIBRARY: with a library of the driver's that submits work by itself, the report names it.
+unseen() {
+    ldconfig -p 2>/dev/null | grep -q "$1" || { echo "not installed"; return $STATUS_SKIP; }
+    run_native LD_PRELOAD="$1" -- "$BIN/plain_static" || { died native $?; return 1; }
+    run_with LD_PRELOAD="$LIB:$1" -- "$BIN/plain_static" || { died with $?; return 1; }
+    compare_output || return 1
+    grep -o '"unseen":\[[^]]*\]' "$(report_path)"
+    grep -q "\"unseen\":\[[^]]*\"$1\"" "$(report_path)"
 }
 
 # Frameworks under the audit: the same bytes.
@@ -127,4 +151,13 @@ life_checks() {
     background check life/nobody-shared nobody_named "$BIN/plain_shared"
     background check life/nobody-torch nobody_named python3 "$HERE/frameworks/torch_train.py"
     background check life/audit-torch audited_framework
+    for way in none local global; do
+        background check "life/scopes-$way" scopes scope_opened libscope_linked.so "$way"
+        background check "life/scopes-off-$way" scopes scope_opened libscope_opened.so "$way" ALLOGRAFT_DISABLE=1
+    done
+    background check life/scopes-linked scopes scope_linked libscope_opened.so local
+    background check life/scopes-off-linked scopes scope_linked libscope_opened.so local ALLOGRAFT_DISABLE=1
+    background check life/unseen-decode unseen libnvcuvid.so.1
+    background check life/unseen-encode unseen libnvidia-encode.so.1
+    background check life/unseen-optix unseen libnvoptix.so.1
 }
