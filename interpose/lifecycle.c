@@ -319,6 +319,12 @@ static int replay_under(enum ag_entry_state state)
     return (replays_under(state) ? AG_REPLAY_ON : AG_REPLAY_PASSED) | timed;
 }
 
+/* May any memory be other than the driver's own, as the settings have it? */
+static bool redirects(void)
+{
+    return options.policy != AG_POLICY_NATIVE || options.rules.n || options.guard != AG_GUARD_OFF;
+}
+
 /* Frees may leave their fence to the next work where nothing else watches work, and the driver can
  * place barriers of a context. */
 static bool watches_streams_under(enum ag_entry_state state)
@@ -360,6 +366,15 @@ bool ag_entry_watches_launches(void)
     if (launches == AG_LAUNCHES_NEW)
         return ag_options_may_watch_launches(environ);
     return launches == AG_LAUNCHES_WATCHED;
+}
+
+bool ag_entry_keeps_memory(void)
+{
+    int state = atomic_load_explicit(&ag_entry_state, memory_order_acquire);
+
+    if (state == AG_ENTRY_NEW)
+        return ag_options_may_keep(environ);
+    return state == AG_ENTRY_ACTIVE && redirects();
 }
 
 bool ag_entry_replays(void)

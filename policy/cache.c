@@ -16,6 +16,8 @@
 
 #define LOOKED_AT 16u /* blocks of a bin looked at: large sizes share bins */
 
+_Atomic bool ag_cache_anything_kept;
+
 /* The bin is the place of the highest bit, and the three behind it. */
 unsigned ag_cache_bin(size_t size)
 {
@@ -581,6 +583,7 @@ __attribute__((noinline)) static struct ag_block *keep_slowly(struct ag_cache *c
 {
     struct ag_cache_shard *shard = use_shard(cache, ag_slot());
 
+    ag_cache_note_kept(); /* if not here, in a pool */
     block->next = NULL;
     if (block->size > limit)
         return block;

@@ -77,6 +77,19 @@ static inline bool ag_cache_is_block_size(size_t size)
 /* The bin of a size, below AG_CACHE_BINS. Sizes in one bin differ by at most an eighth. */
 unsigned ag_cache_bin(size_t size);
 
+/* Has the process ever kept memory that the driver could have back: in a cache, behind guards, or in
+ * graphs of ours? Until then, a call that finds none needs no other look. */
+extern _Atomic bool ag_cache_anything_kept;
+static inline bool ag_cache_keeps(void)
+{
+    return atomic_load_explicit(&ag_cache_anything_kept, memory_order_relaxed);
+}
+static inline void ag_cache_note_kept(void)
+{
+    if (!ag_cache_keeps())
+        atomic_store_explicit(&ag_cache_anything_kept, true, memory_order_relaxed);
+}
+
 void ag_cache_init(struct ag_cache *cache);
 /* Bytes in all shards, and of them those that take room on the device. */
 uint64_t ag_cache_bytes(struct ag_cache *cache);

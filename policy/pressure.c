@@ -216,13 +216,14 @@ bool ag_pressure_make_room(struct ag_device *device, size_t bytes)
     return true;
 }
 
-void ag_pressure_relieve(struct ag_device *device)
+/* `all`: what others have, too. */
+static void relieve(struct ag_device *device, bool all)
 {
     struct room room = {device, UINT64_MAX};
 
     if (!ag_capture_is_open()) { /* what is guarded is read first */
         (void)ag_guard_relieve(device);
-        if (others_give_back)
+        if (all && others_give_back)
             others_give_back();
     }
     ag_context_each(give_up_cached, &room);
@@ -234,7 +235,12 @@ void ag_pressure_relieve(struct ag_device *device)
     ag_trace_step(AG_STAT_LADDER_TRIM, device->ordinal, 0);
 }
 
-bool ag_pressure_relieve_for_call(struct ag_device *device)
+void ag_pressure_relieve(struct ag_device *device)
+{
+    relieve(device, true);
+}
+
+static bool relieve_for_call(struct ag_device *device, bool all)
 {
     struct ag_context *context = device ? NULL : ag_context_current();
 
@@ -242,7 +248,17 @@ bool ag_pressure_relieve_for_call(struct ag_device *device)
         device = context->device;
     if (!device)
         return false;
-    ag_pressure_relieve(device);
+    relieve(device, all);
     ag_trace_step(AG_STAT_LADDER_OTHER, device->ordinal, 0);
     return true;
+}
+
+bool ag_pressure_relieve_for_call(struct ag_device *device)
+{
+    return relieve_for_call(device, true);
+}
+
+bool ag_pressure_relieve_for_withheld(void)
+{
+    return relieve_for_call(NULL, false);
 }

@@ -23,9 +23,10 @@ uint64_t ag_pressure_cache_limit(const struct ag_device *device);
  *
  * The driver takes memory of its own when a kernel is launched, for the code or the stack, and for
  * streams, events and the like. Such a call fails where there is none; natively there may have been
- * some, of what the program has freed, and a launch is not ours to try again. So where less than a
- * 64th of the card is free, the cache gives back what is missing, and what the program frees is
- * freed natively but for 2 MiB of it, until there is room.
+ * some, of what the program has freed. What is hooked is tried again then, after a wait. So that
+ * this is rare, and for what is not, where less than a 64th of the card is free the cache gives back
+ * what is missing, and what the program frees is freed natively but for 2 MiB of it, until there is
+ * room.
  *
  * The driver is asked for it (3.4 us, H200) once for each 256th of the card that it gives us, or
  * gets back while the card is full. Where a call has found no memory it is, until asked again, but
@@ -58,5 +59,7 @@ void ag_pressure_relieve(struct ag_device *device);
 /* The same after another call failed that takes memory of `device`; NULL: of the device of the
  * calling thread's context, and false if there is none. */
 bool ag_pressure_relieve_for_call(struct ag_device *device);
+/* The same after withheld work failed, whose stream the calling thread owns: graphs of ours stay. */
+bool ag_pressure_relieve_for_withheld(void);
 
 #endif

@@ -28,6 +28,7 @@
 #include "policy/contexts/context.h"
 #include "policy/order/capture.h"
 #include "policy/order/fence.h"
+#include "policy/pressure.h"
 
 static struct {
     struct ag_history_limits limits;
@@ -241,6 +242,8 @@ static void release(struct ag_stream *stream, uint32_t from, CUstream handle)
     for (uint32_t i = from; i < stream->segment.n_ops; i++) {
         CUresult result = ag_op_submit(&stream->segment.ops[i], handle);
 
+        if (result == CUDA_ERROR_OUT_OF_MEMORY && ag_pressure_relieve_for_withheld())
+            result = ag_op_submit(&stream->segment.ops[i], handle);
         if (result != CUDA_SUCCESS)
             note_error(stream, result);
     }
@@ -469,6 +472,7 @@ static bool carry(struct ag_stream *stream, struct ag_graph *graph)
     stream->learned.n_graphs++;
     stream->iteration.built = true;
     atomic_fetch_add_explicit(&state.bytes, ag_graph_bytes(graph), memory_order_relaxed);
+    ag_cache_note_kept();
     return true;
 }
 

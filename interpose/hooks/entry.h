@@ -63,6 +63,9 @@ enum ag_entry_state ag_entry_start(void);
  * environment. */
 bool ag_entry_watches_launches(void);
 
+/* Likewise, may we keep memory that a call of the driver's finds missing? */
+bool ag_entry_keeps_memory(void);
+
 /* Likewise for replay. */
 bool ag_entry_replays(void);
 

@@ -1,13 +1,17 @@
-/* Hooks of kernel launches: substituted only where some setting watches launches (AG_HOOK_IF), to
- * prefetch what they use (policy/managed/prefetch.c) or to record them (graph/replayer.h).
+/* Hooks of kernel launches: substituted only where a launch may be short of memory that we keep, or
+ * some setting watches launches (AG_HOOK_IF), to prefetch what they use
+ * (policy/managed/prefetch.c) or to record them (graph/replayer.h).
  *
- * Most programs hold these symbols, since it is watched which streams get work. So a launch before
- * which no fence is due is a few loads, comparisons and a jump: nothing is entered or counted. The
- * work for the others is in functions of their own, or the compiler would save registers here. */
+ * Most programs hold these symbols. So a launch before which no fence is due is a few loads,
+ * comparisons and a jump: nothing is entered or counted. Once we keep memory it is a call, since its
+ * result is looked at: 1.7 ns more, of some 2 us. The work for the others is in functions of their
+ * own, or the compiler would save registers here. */
 #include "graph/record/op.h"
 #include "interpose/driver/driver.h"
 #include "interpose/hooks/entry.h"
 #include "interpose/hooks/entry_replay.h"
+#include "interpose/hooks/entry_retry.h"
+#include "policy/cache.h"
 #include "policy/managed/kernel_params.h"
 #include "policy/managed/prefetch.h"
 #include "policy/order/early.h"
@@ -94,21 +98,35 @@ static inline __attribute__((always_inline)) bool is_left_alone(enum ag_hook hoo
     return true;
 }
 
-#define WATCHED(symbol, stream, per_thread, call_of, parameters, ...)                              \
-    static __attribute__((noinline)) CUresult watched_##symbol parameters                          \
-    {                                                                                              \
-        int launches = enter(AG_HOOK_##symbol);                                                    \
-        struct ag_kernel_call call = call_of;                                                      \
-        struct ag_stream *state;                                                                   \
-                                                                                                   \
-        if (launches == AG_LAUNCHES_PASSED) {                                                      \
-            ag_entry_submits(stream, per_thread);                                                  \
-            return ag_cu.symbol ? ag_cu.symbol(__VA_ARGS__) : CUDA_ERROR_NOT_SUPPORTED;            \
-        }                                                                                          \
-        if (watch(launches, &call, stream, per_thread, &state))                                    \
-            return ag_entry_leave(CUDA_SUCCESS);                                                   \
-        return ag_entry_leave(ag_entry_submitted(state, ag_cu.symbol ? ag_cu.symbol(__VA_ARGS__)   \
-                                                                     : CUDA_ERROR_NOT_SUPPORTED)); \
+/* Where we keep memory, the driver's answer is looked at: a launch that finds none has not run, and
+ * is worth another try. */
+#define CHECKED(symbol, parameters, ...)                                              \
+    static __attribute__((noinline)) CUresult checked_##symbol parameters             \
+    {                                                                                 \
+        CUresult result = CUDA_ERROR_NOT_SUPPORTED;                                   \
+                                                                                      \
+        if (ag_cu.symbol)                                                             \
+            result = ag_cu.symbol(__VA_ARGS__);                                       \
+        if (AG_UNLIKELY(result == CUDA_ERROR_OUT_OF_MEMORY) && ag_entry_makes_room()) \
+            result = ag_cu.symbol(__VA_ARGS__);                                       \
+        return result;                                                                \
+    }
+
+#define WATCHED(symbol, stream, per_thread, call_of, parameters, ...)     \
+    static __attribute__((noinline)) CUresult watched_##symbol parameters \
+    {                                                                     \
+        int launches = enter(AG_HOOK_##symbol);                           \
+        struct ag_kernel_call call = call_of;                             \
+        struct ag_stream *state;                                          \
+                                                                          \
+        if (launches == AG_LAUNCHES_PASSED) {                             \
+            ag_entry_submits(stream, per_thread);                         \
+            return checked_##symbol(__VA_ARGS__);                         \
+        }                                                                 \
+        if (watch(launches, &call, stream, per_thread, &state))           \
+            return ag_entry_leave(CUDA_SUCCESS);                          \
+        (void)ag_entry_leave(CUDA_SUCCESS);                               \
+        return ag_entry_submitted(state, checked_##symbol(__VA_ARGS__));  \
     }
 
 /* Jumps on as well, where it may. `type`: of a pointer to a function with these parameters. */
@@ -117,6 +135,8 @@ static inline __attribute__((always_inline)) bool is_left_alone(enum ag_hook hoo
     {                                                                       \
         type way = (type)(void *)ag_cu.symbol;                              \
                                                                             \
+        if (way && ag_cache_keeps())                                        \
+            way = (type)(void *)checked_##symbol;                           \
         if (!way || !is_left_alone(AG_HOOK_##symbol, stream, per_thread))   \
             way = (type)(void *)watched_##symbol;                           \
         return way(__VA_ARGS__);                                            \
@@ -124,12 +144,15 @@ static inline __attribute__((always_inline)) bool is_left_alone(enum ag_hook hoo
 
 /* `name`: of the function that is made. */
 #define LAUNCHES(symbol, name, stream, per_thread, call_of, parameters, ...)                \
+    CHECKED(symbol, parameters, __VA_ARGS__)                                                \
     WATCHED(symbol, stream, per_thread, call_of, parameters, __VA_ARGS__)                   \
     LOOKED_AT(symbol, __typeof__(&symbol), stream, per_thread, parameters, __VA_ARGS__)     \
     name parameters                                                                         \
     {                                                                                       \
         __typeof__(&symbol) way = ag_cu.symbol;                                             \
                                                                                             \
+        if (way && ag_cache_keeps())                                                        \
+            way = checked_##symbol;                                                         \
         if (AG_UNLIKELY(!passes() || !way || !ag_watch_passes(stream, per_thread)))         \
             way = is_used_last(stream, per_thread) ? looked_at_##symbol : watched_##symbol; \
         return way(__VA_ARGS__);                                                            \
@@ -147,6 +170,7 @@ struct on_stack {
 _Static_assert(sizeof(struct on_stack) == 5 * 8, "a slot of the stack for each parameter");
 
 #define LAUNCHES_BY_STACK(symbol, stream, per_thread, call_of, parameters, ...)                    \
+    CHECKED(symbol, parameters, __VA_ARGS__)                                                       \
     WATCHED(symbol, stream, per_thread, call_of, parameters, __VA_ARGS__)                          \
     AG_ENTRY CUresult jumps_##symbol(CUfunction, unsigned int, unsigned int, unsigned int,         \
                                      unsigned int, unsigned int,                                   \
@@ -161,6 +185,8 @@ _Static_assert(sizeof(struct on_stack) == 5 * 8, "a slot of the stack for each p
     {                                                                                              \
         __typeof__(&jumps_##symbol) way = (__typeof__(way))(void *)ag_cu.symbol;                   \
                                                                                                    \
+        if (way && ag_cache_keeps())                                                               \
+            way = (__typeof__(way))(void *)checked_##symbol;                                       \
         if (AG_UNLIKELY(!passes() || !way || !ag_watch_passes(rest.stream, per_thread)))           \
             way = is_used_last(rest.stream, per_thread)                                            \
                       ? looked_at_##symbol                                                         \

@@ -10,6 +10,19 @@
 #define RETRIED(symbol, parameters, ...) \
     AG_RETRIED(symbol, NULL, (void)0, result, parameters, __VA_ARGS__)
 
+bool ag_entry_makes_room(void)
+{
+    bool made;
+
+    if (ag_entry_inside())
+        return false;
+    ag_entry_depth = 1;
+    ag_entry_errno = errno;
+    made = ag_pressure_relieve_for_call(NULL);
+    (void)ag_entry_leave(CUDA_SUCCESS);
+    return made;
+}
+
 RETRIED(cuArrayCreate_v2, (CUarray * array, const CUDA_ARRAY_DESCRIPTOR *descriptor), array,
         descriptor)
 RETRIED(cuArray3DCreate_v2, (CUarray * array, const CUDA_ARRAY3D_DESCRIPTOR *descriptor), array,
@@ -18,7 +31,42 @@ RETRIED(cuMipmappedArrayCreate,
         (CUmipmappedArray * array, const CUDA_ARRAY3D_DESCRIPTOR *descriptor, unsigned int levels),
         array, descriptor, levels)
 
+/* Code may be loaded when it is first asked for. */
+RETRIED(cuModuleGetFunction, (CUfunction * function, CUmodule module, const char *name), function,
+        module, name)
+RETRIED(cuLibraryGetModule, (CUmodule * module, CUlibrary library), module, library)
+RETRIED(cuKernelGetFunction, (CUfunction * function, CUkernel kernel), function, kernel)
+RETRIED(cuFuncLoad, (CUfunction function), function)
+RETRIED(cuFuncGetAttribute, (int *value, CUfunction_attribute attribute, CUfunction function),
+        value, attribute, function)
+RETRIED(cuKernelGetAttribute,
+        (int *value, CUfunction_attribute attribute, CUkernel kernel, CUdevice device), value,
+        attribute, kernel, device)
+RETRIED(cuOccupancyMaxActiveBlocksPerMultiprocessor,
+        (int *blocks, CUfunction function, int block, size_t shared_bytes), blocks, function, block,
+        shared_bytes)
+RETRIED(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags,
+        (int *blocks, CUfunction function, int block, size_t shared_bytes, unsigned int flags),
+        blocks, function, block, shared_bytes, flags)
+
+/* Launches of before CUDA 4.0; the driver holds what was set for them. */
+#define LAUNCHES_OLD(symbol, stream, parameters, ...) \
+    AG_RETRIED(symbol, NULL, ag_watch_work(stream, false), result, parameters, __VA_ARGS__)
+
+LAUNCHES_OLD(cuLaunch, NULL, (CUfunction function), function)
+LAUNCHES_OLD(cuLaunchGrid, NULL, (CUfunction function, int width, int height), function, width,
+             height)
+LAUNCHES_OLD(cuLaunchGridAsync, stream,
+             (CUfunction function, int width, int height, CUstream stream), function, width, height,
+             stream)
+
 /* An executable graph takes memory of the device for its nodes. */
+RETRIED(cuGraphExecUpdate,
+        (CUgraphExec exec, CUgraph graph, CUgraphNode *node, CUgraphExecUpdateResult *why), exec,
+        graph, node, why)
+RETRIED(cuGraphExecUpdate_v2, (CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo *info),
+        exec, graph, info)
+
 static CUresult refuse_graph(const CUgraphExec *exec, CUgraph graph, const void *caller)
 {
     return exec && graph ? ag_inject(AG_CALL_GRAPH, 0, -1, caller) : CUDA_SUCCESS;

@@ -8,6 +8,9 @@
 #include "policy/app/app_graphs.h"
 #include "policy/pressure.h"
 
+/* Gives back what we keep of the current context's device. False within our own calls. */
+bool ag_entry_makes_room(void);
+
 /* `on`: the device whose memory it is, asked for after a failure only; NULL: that of the current
  * context. `before`: statements before the first call; `after`: what is returned, in terms of
  * `result`. */

@@ -2,6 +2,7 @@
  * recorded behind it or the host waits for it. These calls are never withheld themselves. */
 #include "interpose/hooks/entry_replay.h"
 #include "interpose/hooks/entry_retry.h"
+#include "policy/cache.h"
 #include "policy/contexts/context.h"
 
 /* Of its stream alone; what the legacy stream means for it is the replayer's business. */
@@ -46,6 +47,12 @@ static CUresult launch(CUresult (*way)(CUgraphExec exec, CUstream stream), CUgra
     return result;
 }
 
+/* Is neither the launch measured nor the answer looked at? */
+static inline bool passes_unseen(void)
+{
+    return ag_app_graphs_pass() && !ag_cache_keeps();
+}
+
 #define LAUNCHES(symbol, per_thread)                                                              \
     static __attribute__((noinline)) CUresult watched_##symbol(CUgraphExec exec, CUstream stream) \
     {                                                                                             \
@@ -54,7 +61,7 @@ static CUresult launch(CUresult (*way)(CUgraphExec exec, CUstream stream), CUgra
                                  : launch(ag_cu.symbol, exec, stream);                            \
     }                                                                                             \
     AG_JUMPING(                                                                                   \
-        symbol, ag_watch_passes(stream, per_thread) && ag_app_graphs_pass(), watched_##symbol,    \
+        symbol, ag_watch_passes(stream, per_thread) && passes_unseen(), watched_##symbol,         \
         (CUgraphExec exec, CUstream stream),                                                      \
         {                                                                                         \
             ag_watch_work(stream, per_thread);                                                    \

@@ -52,7 +52,8 @@ static bool is_needed(enum ag_hook hook)
             return true;
         /* fall through */
     case AG_WHEN_LAUNCHES:
-        return ag_entry_watches_launches() || ag_entry_watches_streams() || ag_entry_replays();
+        return ag_entry_keeps_memory() || ag_entry_watches_launches() ||
+               ag_entry_watches_streams() || ag_entry_replays();
     case AG_WHEN_ORDERED:
         return ag_entry_orders_frees();
     case AG_WHEN_WORK:

@@ -626,6 +626,18 @@ static bool may_free(char **environment, unsigned modes)
     return !ag_options_are_disabled(environment) && (modes >> mode & 1 || names_file(environment));
 }
 
+bool ag_options_may_keep(char **environment)
+{
+    enum ag_policy policy = AG_POLICY_AUTO;
+    enum ag_guard guard = AG_GUARD_OFF;
+
+    READ_VARIABLE(environment, POLICY, POLICY, &policy);
+    READ_VARIABLE(environment, GUARD, GUARD, &guard);
+    return !ag_options_are_disabled(environment) &&
+           (policy != AG_POLICY_NATIVE || guard != AG_GUARD_OFF || names_file(environment) ||
+            ag_option_text(environment, AG_OPTION_RULES));
+}
+
 bool ag_options_may_watch_streams(char **environment)
 {
     return may_free(environment, 1u << AG_FREE_AUTO);

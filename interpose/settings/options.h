@@ -121,6 +121,8 @@ bool ag_options_ask_for_nvtx(const struct ag_options *options);
  * driver's. */
 bool ag_options_are_disabled(char **environment);
 bool ag_options_may_watch_launches(char **environment);
+/* May memory be other than the driver's own? */
+bool ag_options_may_keep(char **environment);
 bool ag_options_may_watch_streams(char **environment);
 /* May frees do other than wait for the device? */
 bool ag_options_may_order_frees(char **environment);

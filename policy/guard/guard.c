@@ -391,6 +391,7 @@ static bool keep(struct ag_guarded *guarded)
         return false;
     }
     put_in(guarded, true);
+    ag_cache_note_kept();
     (void)give_back(block->context->device, false);
     return true;
 }

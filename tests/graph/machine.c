@@ -266,6 +266,13 @@ void ag_pressure_ask(void (*give_back)(void))
     (void)give_back;
 }
 
+bool ag_pressure_relieve_for_withheld(void)
+{
+    return false;
+}
+
+_Atomic bool ag_cache_anything_kept;
+
 _Atomic unsigned ag_captures_open;
 struct ag_capture_guard ag_capture_guard[AG_SLOTS];
 

@@ -40,6 +40,11 @@ typedef void (*sim_kernel_fn)(const struct sim_kernel_call *call);
 SIM_EXPORT void sim_register_kernel(const char *name, sim_kernel_fn fn, unsigned n_params,
                                     const size_t *param_sizes);
 
+/* Each thread of that registered kernel has `bytes` of local memory. A launch takes what all threads
+ * that the device can run have of that, unless the context has so much from before, and fails where
+ * there is no room. */
+SIM_EXPORT void sim_kernel_local(const char *name, size_t bytes);
+
 /* Makes a __device__ variable of `bytes` zero bytes known to cuModuleGetGlobal and
  * cuLibraryGetGlobal (managed: to cuLibraryGetManaged too). `init` may be NULL. */
 SIM_EXPORT void sim_register_global(const char *name, size_t bytes, bool managed, const void *init);

@@ -335,6 +335,7 @@ struct CUctx_st {
     CUcontext *peers; /* contexts whose memory this one may reach */
     unsigned n_peers;
     size_t limits[16];
+    size_t local_bytes; /* of the card, for the local memory of kernels */
     unsigned cache_config, shared_config;
     CUcontext part_of; /* of a green context: the primary one, where all of its work is done, and
                           where `legacy` is its default stream */
@@ -637,6 +638,7 @@ struct sim_kernel_entry {
     sim_kernel_fn fn;
     unsigned n_params;
     size_t *sizes, *offsets, params_bytes;
+    size_t local_bytes; /* of each thread */
     struct sim_kernel_entry *next;
 };
 
@@ -670,6 +672,8 @@ bool sim_function_in(CUfunction function, CUcontext ctx);
 CUcontext sim_function_context(CUfunction function);
 /* Its code is loaded with the first launch; false: there is no room for it. */
 bool sim_function_load(CUfunction function);
+/* Local memory for a launch in the context, which keeps it; false: there is no room for it. */
+bool sim_local_take(CUcontext ctx, const struct sim_kernel_entry *entry);
 /* A CUfunction, or a CUkernel cast to one, as launches accept it. */
 struct sim_kernel_entry *sim_entry_of(CUfunction handle);
 /* Is the grid made of whole clusters, if the kernel has a size for them? */

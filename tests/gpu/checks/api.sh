@@ -52,6 +52,10 @@ api_checks() {
     check api/out-of-memory-no-cache holds 'coverage.redirected > 0' -- \
         ALLOGRAFT_CACHE=0 -- "$BIN/oom"
     check api/full same_output -- "$BIN/full"
+    check api/launch-room same_output -- "$BIN/launch_room"
+    check api/launch-room-sync same_output ALLOGRAFT_FREE=sync -- "$BIN/launch_room"
+    check api/launch-room-pool same_output ALLOGRAFT_POLICY=pool -- "$BIN/launch_room"
+    check api/launch-room-replay same_output ALLOGRAFT_GRAPH=all -- "$BIN/launch_room"
     check sim/rules same_rules
 }
 

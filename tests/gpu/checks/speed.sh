@@ -240,17 +240,16 @@ speed_checks() {
     done
 }
 
-# Where no stream is watched, a program that only launches kernels holds the driver's own pointers. What is linked
+# Where all memory is the driver's, a program that only launches kernels holds the driver's own pointers. What is linked
 # with the driver finds our symbol, which jumps on; launch/cost in launch.sh says what that costs.
 launch_pointer() {
     run_native -- "$BIN/launch_pointer" || { died native $?; return 1; }
-    run_with ALLOGRAFT_FREE=ordered -- "$BIN/launch_pointer" || { died with $?; return 1; }
+    run_with ALLOGRAFT_POLICY=native ALLOGRAFT_FREE=sync -- "$BIN/launch_pointer" || { died with $?; return 1; }
     if grep -v ' libcuda$' "$OUT/$TAG.native.out"; then
         return 1
     fi
-    # All but those that may have to wait behind a free (policy/order/early.h).
-    if grep 'cuLaunch\|cuCtxGetDevice' "$OUT/$TAG.with.out" | grep -v '^linked\| libcuda$\|cuLaunchKernelEx' ||
-        grep 'cuMemAlloc\|cuLaunchKernelEx' "$OUT/$TAG.with.out" | grep -v ' liballograft$'; then
+    if grep 'cuLaunch\|cuCtxGetDevice' "$OUT/$TAG.with.out" | grep -v '^linked\| libcuda$' ||
+        grep cuMemAlloc "$OUT/$TAG.with.out" | grep -v ' liballograft$'; then
         return 1
     fi
     echo "$(grep -c ' libcuda$' "$OUT/$TAG.with.out") launch pointers are libcuda's," \

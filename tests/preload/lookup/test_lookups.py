@@ -55,12 +55,13 @@ class Lookups(Case):
     def test_launches_that_are_watched(self):
         for command in (['preload_lookup_dlsym'], ['preload_lookup_get_proc', 'legacy'],
                         ['preload_lookup_get_proc', 'per-thread']):
-            for variant, owner in (({}, 'liballograft.so'), ({'ALLOGRAFT_FREE': 'ordered'}, 'libcuda.so.1'),
+            for variant, owner in (({}, 'liballograft.so'), ({'ALLOGRAFT_FREE': 'ordered'}, 'liballograft.so'),
                                    ({'ALLOGRAFT_PREFETCH': 'launch'}, 'liballograft.so'),
                                    ({'ALLOGRAFT_RULES': 'size>1GiB:managed,prefetch=launch'},
                                     'liballograft.so'),
                                    ({'ALLOGRAFT_RULES': 'size>1GiB:managed,prefetch=off',
-                                     'ALLOGRAFT_FREE': 'sync'}, 'libcuda.so.1'),
+                                     'ALLOGRAFT_FREE': 'sync'}, 'liballograft.so'),
+                                   ({'ALLOGRAFT_POLICY': 'native', 'ALLOGRAFT_FREE': 'sync'}, 'libcuda.so.1'),
                                    ({'ALLOGRAFT_PREFETCH': 'launch', 'ALLOGRAFT_DISABLE': '1'},
                                     'libcuda.so.1')):
                 with self.subTest(command=command, settings=variant):
@@ -68,7 +69,7 @@ class Lookups(Case):
                                         drop=r'^cuLaunch.* belongs')
                     owners = dict(re.findall(r'^(cuLaunch.*) belongs to (\S+)$', results[0][1].out, re.MULTILINE))
                     # One that may start early may have to wait behind a free.
-                    waits = 'ALLOGRAFT_DISABLE' not in variant and variant.get('ALLOGRAFT_FREE') != 'sync'
+                    waits = 'ALLOGRAFT_DISABLE' not in variant and variant.get('ALLOGRAFT_POLICY') != 'native'
                     early = {owners.pop(name) for name in list(owners) if 'KernelEx' in name}
                     self.assertEqual((set(owners.values()), early),
                                      ({owner}, {'liballograft.so' if waits else owner}))

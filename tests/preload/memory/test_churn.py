@@ -6,6 +6,7 @@ import time
 from harness import EXACT, Case, main, preloaded, program, run
 
 COMMAND = program('preload_churn')
+ROOM = program('preload_launch_room')
 # Managed memory has no handles.
 DEVICE = [v for v in EXACT if v.get('ALLOGRAFT_POLICY') != 'managed']
 # Driver calls that a program which never allocates after a free causes, natively and preloaded.
@@ -149,6 +150,25 @@ class Churn(Case):
         two = {'SIM_MEMORY': '64MiB', 'SIM_CONTEXT': '20MiB', 'SIM_DEVICES': '2'}
         for _, result in self.same([COMMAND, 'full-context'], [{}], settings=two):
             self.assertEqual(result.out, 'created: 0\nretained: 0\n')
+
+    def test_a_launch_finds_room(self):
+        # More than is left for it beforehand: 48 MiB for its code, 832 for the local memory of its threads.
+        every = {'ALLOGRAFT_GRAPH': 'all'}
+        variants = [{}, {'ALLOGRAFT_POLICY': 'pool'}, {'ALLOGRAFT_FREE': 'sync'}, every,
+                    dict(every, ALLOGRAFT_GRAPH_PROFIT='0', ALLOGRAFT_POLICY='pool'),
+                    {'ALLOGRAFT_GUARD': 'poison'}, {'ALLOGRAFT_PREFETCH': 'launch'}]
+        for kind in ('kernel', 'extended', 'cooperative'):
+            for way in ('', 'thread-'):
+                self.same([ROOM, way + kind], variants, settings={'SIM_LAZY': '48MiB'})
+        for kind in ('graph', 'upload', 'loop'):
+            self.same([ROOM, kind], variants)
+
+    def test_what_loads_code_is_tried_again(self):
+        once = ('cuLibraryGetModule', 'cuModuleGetFunction', 'cuKernelGetFunction', 'cuFuncLoad', 'cuFuncGetAttribute',
+                'cuKernelGetAttribute', 'cuOccupancyMaxActiveBlocksPerMultiprocessor',
+                'cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags', 'cuGraphExecUpdate_v2')
+        for symbol in once:
+            self.same([ROOM, 'tries'], [{'SIM_FAIL': symbol + ':1:2'}])
 
     def test_a_card_that_is_full_in_a_capture(self):
         for settings in ({}, {'ALLOGRAFT_POLICY': 'pool'}, {'ALLOGRAFT_FREE': 'ordered'}, soon(1)):

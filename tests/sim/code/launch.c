@@ -123,7 +123,8 @@ static CUresult launch(CUcontext ctx, CUfunction function, const unsigned grid[3
     result = sim_kernel_work_init(&work, function, grid, block, shared_bytes, params, extra);
     if (result != CUDA_SUCCESS)
         return result;
-    if (sim_handle_is(function, SIM_FUNCTION) && !sim_function_load(function)) {
+    if ((sim_handle_is(function, SIM_FUNCTION) && !sim_function_load(function)) ||
+        (!stream->capture && !sim_local_take(stream->ctx, work.u.kernel.entry))) {
         sim_work_finish(&work);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }

@@ -21,7 +21,8 @@ struct variable {
     struct variable *next;
 };
 
-#define CODE_BYTES ((size_t)64 << 10) /* of the card, for each module */
+#define CODE_BYTES   ((size_t)64 << 10) /* of the card, for each module */
+#define CARD_THREADS (16u * 2048u)      /* that run at a time: attributes in device.c */
 
 struct CUmod_st {
     CUcontext ctx;
@@ -108,6 +109,13 @@ void sim_register_kernel(const char *name, sim_kernel_fn fn, unsigned n_params,
     sim_unlock();
 }
 
+void sim_kernel_local(const char *name, size_t bytes)
+{
+    sim_lock();
+    find_entry(name)->local_bytes = bytes;
+    sim_unlock();
+}
+
 void sim_register_global(const char *name, size_t bytes, bool managed, const void *init)
 {
     struct global *global = calloc(1, sizeof(*global));
@@ -129,8 +137,9 @@ void sim_register_global(const char *name, size_t bytes, bool managed, const voi
     sim_unlock();
 }
 
-static void default_attributes(int *attributes)
+static void default_attributes(int *attributes, const struct sim_kernel_entry *entry)
 {
+    attributes[CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES] = (int)entry->local_bytes;
     attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK] = 1024;
     attributes[CU_FUNC_ATTRIBUTE_NUM_REGS] = 32;
     attributes[CU_FUNC_ATTRIBUTE_PTX_VERSION] = 90;
@@ -285,7 +294,7 @@ static CUresult get_function(CUmodule module, const char *name, CUkernel kernel,
     function->entry = entry;
     function->module = module;
     function->kernel = kernel;
-    default_attributes(function->attributes);
+    default_attributes(function->attributes, entry);
     function->next = module->functions;
     module->functions = function;
     *ret_function = function;
@@ -300,6 +309,18 @@ bool sim_function_load(CUfunction function)
         return true;
     function->loaded = sim_overhead_take(function->module->ctx->device, bytes);
     return function->loaded;
+}
+
+bool sim_local_take(CUcontext ctx, const struct sim_kernel_entry *entry)
+{
+    size_t wanted = entry->local_bytes * CARD_THREADS;
+
+    if (wanted <= ctx->local_bytes)
+        return true;
+    if (!sim_overhead_take(ctx->device, wanted - ctx->local_bytes))
+        return false;
+    ctx->local_bytes = wanted;
+    return true;
 }
 
 CUresult cuModuleGetFunction(CUfunction *ret_function, CUmodule module, const char *name)
@@ -530,7 +551,7 @@ CUresult cuLibraryGetKernel(CUkernel *ret_kernel, CUlibrary library, const char 
         kernel->id = ++last_code;
         kernel->entry = entry;
         kernel->library = library;
-        default_attributes(kernel->attributes);
+        default_attributes(kernel->attributes, entry);
         kernel->next = library->kernels;
         library->kernels = kernel;
     }

@@ -118,7 +118,8 @@ static void close_context(CUcontext ctx)
     }
     ctx->n_peers = 0;
     ctx->alive = false;
-    sim_overhead_give(ctx->device, sim_settings()->context_bytes);
+    sim_overhead_give(ctx->device, sim_settings()->context_bytes + ctx->local_bytes);
+    ctx->local_bytes = 0;
     sim_green_primary_gone(ctx);
     for (CUcontext *link = &self.first; *link; link = &(*link)->next) {
         if (*link == ctx) {

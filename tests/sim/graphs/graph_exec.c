@@ -272,12 +272,31 @@ static CUresult allocate_memory(CUgraphExec exec, CUstream stream)
     return CUDA_SUCCESS;
 }
 
+/* What its kernels need. */
+static bool take_local(CUgraph graph, CUcontext ctx)
+{
+    bool taken = true;
+
+    for (unsigned i = 0; i < graph->n_nodes && taken; i++) {
+        CUgraphNode node = graph->nodes[i];
+
+        if (node->work.kind == SIM_WORK_CHILD)
+            taken = take_local(node->work.u.child, ctx);
+        if (node->work.kind == SIM_WORK_KERNEL)
+            taken = sim_local_take(node->ctx && node->ctx->alive ? node->ctx : ctx,
+                                   node->work.u.kernel.entry);
+    }
+    return taken;
+}
+
 /* The first launch or upload brings the graph to the card. */
 static CUresult bring(CUgraphExec exec)
 {
     size_t bytes = sim_settings()->upload_bytes * exec->graph->n_nodes;
 
     sim_graph_check_named(exec->graph);
+    if (!take_local(exec->graph, sim_current()))
+        return CUDA_ERROR_OUT_OF_MEMORY;
     if (exec->uploaded)
         return CUDA_SUCCESS;
     if (!sim_overhead_take(exec->card, bytes))
