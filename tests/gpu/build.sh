@@ -50,11 +50,11 @@ build plain_shared memory/plain.cu "${cuda[@]}" -cudart shared -Xlinker "-rpath,
 build plain_per_thread memory/plain.cu "${cuda[@]}" --default-stream per-thread
 build driver_kernels.fatbin lookup/driver_kernels.cu "${cuda[@]}" -fatbin
 build_all cuda memory app_pools barrier capture capture_threads corruption device_printf first getinfo managed oom \
-    order others out_of_bounds persistent slabs soak spill turns
+    order out_of_bounds persistent slabs soak spill turns
 build_all cuda guard fails guards
 build_all cuda speed random_turns threads_work
 build_all cuda devices devices launch_room peers reset
-build_all cuda process ends forked own_graphs
+build_all cuda process ends forked others own_graphs
 build barrier_variable memory/barrier.cu "${cuda[@]}" -DMANAGED_VARIABLE
 link=("${link_cuda[@]}")
 build_all cuda memory bench ipc many pitch
