@@ -55,6 +55,7 @@ struct traits {
     bool polls;      /* the host waits for memory without any call of the driver */
     bool maps;       /* one in ten: memory of cuMemMap and of code, limits (op_map.c) */
     bool shares;     /* others get at its memory (op_share.c) */
+    bool batches;    /* copies by batches; the host looks by those alone, or for the most part */
     bool boxes;      /* copies of rectangles and boxes, and what the driver refuses (op_box.c) */
     unsigned n_bystanders; /* streams that are created at the start and never used */
 };
@@ -134,6 +135,7 @@ enum buffer_kind {
     BUFFER_PINNED,
     BUFFER_REGISTERED,
     BUFFER_VARIABLE, /* of the host, written by host functions */
+    BUFFER_PAGEABLE, /* of the host, for batches alone */
     BUFFER_MAPPED,   /* of cuMemMap */
     BUFFER_GLOBAL,   /* a variable of the context's code, and gone with it */
 };
@@ -328,9 +330,17 @@ bool op_mark(struct world *w);
 /* An operation on the stream has written dst and read src; either may be NULL. */
 void used_both(struct world *w, unsigned stream, struct buffer *dst, struct buffer *src);
 bool host_side(const struct buffer *buffer);
+/* Memory that the driver does not know. */
+bool host_alone(const struct buffer *buffer);
 CUresult launch_host_function(struct world *w, unsigned stream, struct buffer *variable,
                               uint64_t value, void **kept);
 bool read_back(struct world *w, struct buffer *buffer, unsigned stream, bool async);
+
+/* ---- op_batch.c ---- */
+bool op_batch(struct world *w);
+bool op_batch_and_free(struct world *w);
+/* p: 32 bytes of the device. */
+bool op_batch_in_capture(struct world *w, unsigned stream, CUdeviceptr p);
 
 bool op_stream_create(struct world *w);
 bool op_stream_destroy(struct world *w);

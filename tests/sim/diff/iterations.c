@@ -392,7 +392,7 @@ static struct buffer *device_buffer(const struct loop *loop, unsigned iteration)
     for (unsigned i = 0; i < loop->n_buffers; i++) {
         struct buffer *buffer = loop->buffers[(i + iteration) % loop->n_buffers].buffer;
 
-        if (buffer->live && buffer->filled && !host_side(buffer) && buffer->kind != BUFFER_VARIABLE)
+        if (buffer->live && buffer->filled && !host_side(buffer) && !host_alone(buffer))
             return buffer;
     }
     return NULL;

@@ -233,6 +233,7 @@ bool buffer_reachable(const struct world *w, const struct buffer *buffer, unsign
 
     switch (buffer->kind) {
     case BUFFER_VARIABLE:
+    case BUFFER_PAGEABLE:
         return false;
     case BUFFER_PINNED:
     case BUFFER_REGISTERED:

@@ -10,7 +10,7 @@ static struct buffer *some_buffer(struct world *w)
     unsigned n = 0;
 
     for (unsigned i = 0; i < MAX_BUFFERS; i++)
-        if (w->buffers[i].live && w->buffers[i].kind != BUFFER_VARIABLE &&
+        if (w->buffers[i].live && !host_alone(&w->buffers[i]) &&
             w->contexts[w->buffers[i].context].alive && draw(w, ++n) == 0)
             found = &w->buffers[i];
     return found;

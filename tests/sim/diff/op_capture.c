@@ -189,6 +189,8 @@ static bool capture_mistake(struct world *w)
     CUresult result;
 
     use_context(w, capture->graph.context);
+    if (w->traits->batches && buffer && chance(w, 30))
+        return op_batch_in_capture(w, capture->origin, buffer->p);
     switch (draw(w, 5)) {
     case 0:
         if (!capture_forbids_waiting(w))

@@ -42,8 +42,8 @@ static void forget_buffers(struct world *w, unsigned context)
 {
     for (unsigned i = 0; i < MAX_BUFFERS; i++) {
         struct buffer *buffer = &w->buffers[i];
-        bool survives = buffer->kind == BUFFER_ASYNC || buffer->kind == BUFFER_POOL ||
-                        buffer->kind == BUFFER_VARIABLE;
+        bool survives =
+            buffer->kind == BUFFER_ASYNC || buffer->kind == BUFFER_POOL || host_alone(buffer);
         if (buffer->live && buffer->context == context && !survives)
             buffer_gone(w, buffer);
     }

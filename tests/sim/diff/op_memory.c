@@ -5,8 +5,9 @@
 
 #include "diff.h"
 
-static const char *const kind_names[] = {"native", "pitch",      "async",    "pool",   "managed",
-                                         "pinned", "registered", "variable", "mapped", "global"};
+static const char *const kind_names[] = {"native",   "pitch",  "async",      "pool",
+                                         "managed",  "pinned", "registered", "variable",
+                                         "pageable", "mapped", "global"};
 
 static size_t some_size(struct world *w)
 {
@@ -189,6 +190,8 @@ bool op_alloc_visible(struct world *w)
 
     if (!may_look(w) || capture_forbids_waiting(w))
         return false;
+    if (w->traits->batches && (w->traits->seed % 2 || chance(w, 50)))
+        kind = BUFFER_PAGEABLE;
     buffer =
         buffer_new(w, kind, some_context(w), kind == BUFFER_VARIABLE ? 16 : 512u << draw(w, 6));
     if (!buffer)
@@ -196,6 +199,10 @@ bool op_alloc_visible(struct world *w)
     use_context(w, buffer->context);
     if (kind == BUFFER_VARIABLE) {
         buffer->host = calloc(1, 16);
+        result = CUDA_SUCCESS;
+    } else if (kind == BUFFER_PAGEABLE) {
+        buffer->host = calloc(1, buffer->bytes);
+        buffer->p = (CUdeviceptr)(uintptr_t)buffer->host;
         result = CUDA_SUCCESS;
     } else if (kind == BUFFER_PINNED) {
         result = take_pinned(w, buffer);
@@ -321,7 +328,9 @@ bool op_free_visible(struct world *w)
 
     if (capture_forbids_waiting(w))
         return false;
-    buffer = buffer_pick_idle(w, BIT(BUFFER_PINNED) | BIT(BUFFER_REGISTERED) | BIT(BUFFER_VARIABLE),
+    buffer = buffer_pick_idle(w,
+                              BIT(BUFFER_PINNED) | BIT(BUFFER_REGISTERED) | BIT(BUFFER_VARIABLE) |
+                                  BIT(BUFFER_PAGEABLE),
                               false);
     if (!buffer)
         return false;
@@ -332,7 +341,7 @@ bool op_free_visible(struct world *w)
         (void)did(w, cu.cuMemHostUnregister(buffer->host), "cuMemHostUnregister b%u", buffer->id);
     if (buffer->kind == BUFFER_REGISTERED)
         (void)munmap(buffer->host, buffer->bytes);
-    else if (buffer->kind == BUFFER_VARIABLE)
+    else if (host_alone(buffer))
         free(buffer->host);
     buffer_gone(w, buffer);
     return true;

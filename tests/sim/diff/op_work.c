@@ -15,6 +15,11 @@ bool host_side(const struct buffer *buffer)
            buffer->kind == BUFFER_MANAGED;
 }
 
+bool host_alone(const struct buffer *buffer)
+{
+    return buffer->kind == BUFFER_VARIABLE || buffer->kind == BUFFER_PAGEABLE;
+}
+
 /* Where calls without a stream argument go; MAX_STREAMS when it may not be used now. */
 static unsigned default_stream(struct world *w)
 {

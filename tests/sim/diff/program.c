@@ -70,6 +70,7 @@ void traits_of(uint64_t seed, unsigned n_threads, bool ipc, struct traits *ret_t
     /* Last: programs without these are the same as without such kinds. */
     t->boxes = chance(&dice, 30);
     t->shares = chance(&dice, 20);
+    t->batches = chance(&dice, 20);
 }
 
 void traits_with_iterations(struct traits *traits)
@@ -141,6 +142,9 @@ void one_operation(struct world *w)
     if (w->traits->boxes && !w->submits_nothing && !w->capture.open && chance(w, 8) && op_box(w))
         return;
     if (w->traits->shares && !w->submits_nothing && !w->capture.open && chance(w, 6) && op_share(w))
+        return;
+    if (w->traits->batches && !w->submits_nothing && !w->capture.open && chance(w, 16) &&
+        (chance(w, 30) ? op_batch(w) : op_batch_and_free(w)))
         return;
     for (unsigned tries = 0; tries < 12; tries++) {
         if (w->capture.open) {
@@ -250,7 +254,7 @@ static void look_at_all(struct world *w)
 
         if (!buffer->live || !buffer->filled || !clock_covers(&w->host, &buffer->wrote))
             continue;
-        if (buffer->kind == BUFFER_VARIABLE) {
+        if (host_alone(buffer)) {
             say(w, "last look b%u: %016llx", buffer->id,
                 (unsigned long long)hash_of(buffer->host, buffer->extent));
             continue;
@@ -284,7 +288,7 @@ static void free_all(struct world *w)
         else if (buffer->kind == BUFFER_REGISTERED)
             (void)did(w, cu.cuMemHostUnregister(buffer->host), "cuMemHostUnregister b%u",
                       buffer->id);
-        else if (buffer->kind != BUFFER_VARIABLE && buffer->kind != BUFFER_GLOBAL)
+        else if (!host_alone(buffer) && buffer->kind != BUFFER_GLOBAL)
             (void)did(w, cu.cuMemFree_v2(buffer->p), "cuMemFree b%u", buffer->id);
         buffer_gone(w, buffer);
     }
