@@ -173,6 +173,8 @@ void ag_pressure_wait_for_frees(void)
 struct room {
     struct ag_device *device;
     uint64_t bytes; /* still wanted */
+    uint64_t timeout_ns;
+    bool fails; /* the call that wants them, for want of memory */
 };
 
 /* What lies on the host stays: it helps no allocation on the device. */
@@ -183,14 +185,15 @@ static void give_up_cached(struct ag_context *context, void *data)
     struct ag_block *blocks;
 
     if (context->device == room->device)
-        ag_ipc_give_back(context, timeout());
+        ag_ipc_give_back(context, room->timeout_ns);
     if (context->device != room->device || !before || !room->bytes)
         return;
     ag_trace_step(AG_STAT_LADDER_CACHE, context->device->ordinal,
                   room->bytes == UINT64_MAX ? 0 : room->bytes);
-    blocks = ag_backend_release(context, ag_cache_evict(&context->cache, room->bytes), timeout());
-    if (blocks && wait_as_natively(AG_STAT_WAITED_PRESSURE))
-        blocks = ag_backend_release(context, blocks, timeout());
+    blocks =
+        ag_backend_release(context, ag_cache_evict(&context->cache, room->bytes), room->timeout_ns);
+    if (blocks && room->fails && wait_as_natively(AG_STAT_WAITED_PRESSURE))
+        blocks = ag_backend_release(context, blocks, room->timeout_ns);
     if (blocks) {
         atomic_store_explicit(&timed_out, true, memory_order_relaxed);
         ag_trace_step(AG_STAT_LADDER_IN_VAIN, context->device->ordinal, 0);
@@ -204,7 +207,7 @@ static void give_up_cached(struct ag_context *context, void *data)
 bool ag_pressure_make_room(struct ag_device *device, size_t bytes)
 {
     uint64_t taken = atomic_load_explicit(&device->taken, memory_order_relaxed);
-    struct room room = {device, bytes};
+    struct room room = {device, bytes, timeout(), true};
 
     if (device->limit == UINT64_MAX || bytes > ag_budget_left(device))
         return false;
@@ -216,10 +219,74 @@ bool ag_pressure_make_room(struct ag_device *device, size_t bytes)
     return true;
 }
 
+/* --- for what takes memory without failing --- */
+
+#define YIELD_NS 200000000u /* more than most programs submit ahead; natively nothing waits here */
+
+struct free_bytes {
+    const struct ag_device *device;
+    uint64_t bytes;
+    bool known;
+};
+
+static void ask_free(struct ag_context *context, void *data)
+{
+    struct free_bytes *asked = data;
+    size_t free_bytes, total_bytes;
+    bool pushed;
+
+    if (asked->known || context->device != asked->device ||
+        ag_context_make_current(context, &pushed) != CUDA_SUCCESS)
+        return;
+    asked->known = ag_cu.cuMemGetInfo_v2(&free_bytes, &total_bytes) == CUDA_SUCCESS;
+    if (asked->known)
+        asked->bytes = free_bytes;
+    ag_context_restore(pushed);
+}
+
+static void wait_for_pool(struct ag_context *context, void *device)
+{
+    if (context->device == device)
+        (void)ag_private_stream_wait(context, YIELD_NS);
+}
+
+/* Gives back until `bytes` are free, or nothing is kept. */
+static void make_free(struct ag_device *device, uint64_t bytes)
+{
+    struct free_bytes is = {.device = device};
+    struct room room = {device, 0, YIELD_NS, false};
+
+    ag_context_each(ask_free, &is);
+    if (!is.known || is.bytes >= bytes)
+        return;
+    room.bytes = bytes - is.bytes;
+    ag_context_each(give_up_cached, &room);
+    if (!ag_once_is_done(&device->pool_state))
+        return;
+    ag_context_each(wait_for_pool, device);
+    ag_pool_trim_own(device);
+}
+
+void ag_pressure_yield(struct ag_device *device, size_t bytes)
+{
+    uint64_t moved;
+
+    if (!device || device->is_integrated || !ag_cache_keeps() || ag_capture_is_open())
+        return;
+    if (bytes > device->total_bytes)
+        bytes = device->total_bytes;
+    moved = atomic_fetch_add_explicit(&device->moved, bytes, memory_order_relaxed) + bytes;
+    if (moved < device->total_bytes / LOOK_SHARE)
+        return;
+    atomic_store_explicit(&device->moved, 0, memory_order_relaxed);
+    if (ag_device_cached(device) || ag_once_is_done(&device->pool_state))
+        make_free(device, moved + device->total_bytes / ROOM_SHARE);
+}
+
 /* `all`: what others have, too. */
 static void relieve(struct ag_device *device, bool all)
 {
-    struct room room = {device, UINT64_MAX};
+    struct room room = {device, UINT64_MAX, timeout(), true};
 
     if (!ag_capture_is_open()) { /* what is guarded is read first */
         (void)ag_guard_relieve(device);

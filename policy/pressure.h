@@ -40,6 +40,13 @@ bool ag_pressure_is_tight(const struct ag_device *device);
 /* On such a card the driver has got `bytes` back. Whatever context is current. */
 void ag_pressure_returned(struct ag_device *device, size_t bytes);
 
+/* Memory that takes the card without failing: managed memory comes to it page by page, and has its
+ * other pages go where there is no room, for each kernel anew. Natively what the program has freed
+ * is room. So where `bytes` of such memory come to be, or are about to lie on the device, what is
+ * kept goes back until so much is free, and a 64th of the card; the driver is asked as above. NULL:
+ * no device. Not for long where the device is busy. */
+void ag_pressure_yield(struct ag_device *device, size_t bytes);
+
 /* `bytes` were given to a pool behind work that may be unfinished. */
 void ag_pressure_pending(size_t bytes);
 /* Waits when more bytes are pending than ALLOGRAFT_PENDING allows for a device of that size.

@@ -10,6 +10,7 @@
 #include "interpose/hooks/entry_replay.h"
 #include "interpose/hooks/entry_retry.h"
 #include "interpose/settings/caller.h"
+#include "policy/contexts/context.h"
 #include "policy/guard/guard.h"
 #include "policy/held.h"
 #include "policy/inject.h"
@@ -34,23 +35,28 @@
     }
 
 /* Pinned memory that CUDA's own libraries keep for themselves is none that the program reads. */
-static void note_host(const void *caller)
+static void note_host(const void *caller, size_t bytes)
 {
+    (void)bytes;
     if (ag_caller_of(caller) != AG_CALLER_CUDA_LIBRARY)
         ag_drain_note_visible(AG_VISIBLE_PINNED);
 }
 
-static void note_registered(const void *caller)
+static void note_registered(const void *caller, size_t bytes)
 {
-    (void)caller;
+    (void)caller, (void)bytes;
     ag_drain_note_visible(AG_VISIBLE_REGISTERED);
 }
 
-static void note_managed(const void *caller)
+static void note_managed(const void *caller, size_t bytes)
 {
+    const struct ag_context *context = ag_cache_keeps() ? ag_context_current() : NULL;
+
     (void)caller;
     ag_drain_note_visible(AG_VISIBLE_MANAGED);
     ag_guard_note_other();
+    if (context)
+        ag_pressure_yield(context->device, bytes);
 }
 
 static CUresult given_host(CUresult result, void **p, size_t bytes)
@@ -80,7 +86,7 @@ static CUresult given_managed(CUresult result, CUdeviceptr *p, size_t bytes)
         if (p && bytes)                                                       \
             result = ag_inject(call, bytes, -1, __builtin_return_address(0)); \
         if (result == CUDA_SUCCESS) {                                         \
-            note_##kind(__builtin_return_address(0));                         \
+            note_##kind(__builtin_return_address(0), bytes);                  \
             result = ag_cu.symbol(__VA_ARGS__);                               \
         }                                                                     \
         return ag_entry_leave(given_##kind(result, p, bytes));                \

@@ -1,5 +1,5 @@
 # Managed memory at the speed of device memory, and programs that need more than they are given.
-# Nothing here asks for more than 8 GiB of managed memory, far below what a card has free.
+# Nothing here asks for more than 8 GiB of managed memory, far below what a card has free, but for managed/room: 80 % of it.
 
 # in_turn FILE MODE [VAR=VALUE]...: medians of `managed MODE`, natively and with the library in turn;
 # a last run has the program ask for managed memory itself, for the table.
@@ -31,6 +31,22 @@ judge() {
         $1 == name { n = $2; w = $3; found = 1; good = ('"$3"')
             printf "native %s, with %s (wanted %s)\n", n, w, wanted }
         END { if (!found) print "not measured"; exit !(found && good) }' "$OUT/$1"
+}
+
+# room [WORD] [VAR=VALUE]...: memory that the program makes managed itself is as fast as natively, whatever was freed.
+room() {
+    local words=()
+    [[ $1 == prefetch ]] && { words=(prefetch); shift; }
+    run_native -- "$BIN/managed_room" "${words[@]}" || { died native $?; return 1; }
+    run_with "$@" -- "$BIN/managed_room" "${words[@]}" || { died with $?; return 1; }
+    silent && medians "$TAG" "$OUT/$TAG.native.out" -- "$OUT/$TAG.with.out" &&
+        judge "$TAG" managed_gb_per_s 'w >= 0.9 * n'
+}
+
+managed_room_checks() {
+    check managed/room again room
+    check managed/room-prefetch again room prefetch
+    check managed/room-pool again room prefetch ALLOGRAFT_POLICY=pool
 }
 
 managed_speed_checks() {
@@ -161,6 +177,7 @@ managed_background_checks() {
 
 # Nothing may run beside these: they measure.
 managed_checks() {
+    managed_room_checks
     managed_speed_checks
     check managed/torch-training again trained
     check spill/bytes again spilled

@@ -163,6 +163,13 @@ class Churn(Case):
         for kind in ('graph', 'upload', 'loop'):
             self.same([ROOM, kind], variants)
 
+    def test_managed_memory_has_room(self):
+        # What is kept would have its pages come and go with each kernel.
+        for how in ('managed', 'prefetch', 'prefetch-to', 'batch', 'advice'):
+            for _, result in self.same([ROOM, how], [{}, {'ALLOGRAFT_POLICY': 'pool'}, {'ALLOGRAFT_CACHE': 'max'},
+                                                     {'ALLOGRAFT_GRAPH': 'all'}]):
+                self.assertEqual(result.out, 'on the device: 768 MiB\n')
+
     def test_what_loads_code_is_tried_again(self):
         once = ('cuLibraryGetModule', 'cuModuleGetFunction', 'cuKernelGetFunction', 'cuFuncLoad', 'cuFuncGetAttribute',
                 'cuKernelGetAttribute', 'cuOccupancyMaxActiveBlocksPerMultiprocessor',

@@ -5,6 +5,8 @@
  *                       likewise, by the functions for per-thread default streams
  *     launch_room graph|upload         a graph of one, not launched before
  *     launch_room loop                 one in a loop of others, which needs it late
+ *     launch_room managed|prefetch|prefetch-to|batch|advice
+ *                       managed memory that is to lie there: first asked for, prefetched, advised
  *     launch_room tries                calls of which each finds no memory at first (SIM_FAIL) */
 #include <dlfcn.h>
 #include <string.h>
@@ -152,6 +154,32 @@ static void tries(void)
     SAY_CODE("update", cuGraphExecUpdate(exec, graph, &info));
 }
 
+#define MANAGED (12 * BLOCK)
+
+/* What of it lies on the device once work has used it? Where it had been made before, only the call
+ * that `how` names can have made room. */
+static void manage(CUdeviceptr p, const char *how)
+{
+    CUmemLocation here = {.type = CU_MEM_LOCATION_TYPE_DEVICE};
+    CUresult (*prefetch)(CUdeviceptr, size_t, CUdevice, CUstream);
+    size_t bytes = MANAGED, first = 0;
+
+    *(void **)&prefetch = function("cuMemPrefetchAsync");
+    if (!strcmp(how, "managed"))
+        OK(cuMemAllocManaged(&p, MANAGED, CU_MEM_ATTACH_GLOBAL));
+    else if (!strcmp(how, "prefetch"))
+        OK(prefetch(p, MANAGED, 0, NULL));
+    else if (!strcmp(how, "prefetch-to"))
+        OK(cuMemPrefetchAsync_v2(p, MANAGED, here, 0, NULL));
+    else if (!strcmp(how, "batch"))
+        OK(cuMemPrefetchBatchAsync(&p, &bytes, 1, &here, &first, 1, 0, NULL));
+    else
+        OK(cuMemAdvise(p, MANAGED, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, here));
+    OK(cuMemsetD8(p, 3, MANAGED));
+    OK(cuCtxSynchronize());
+    say("on the device: %zu MiB", sim_bytes_resident(p, MANAGED, 0) / MIB);
+}
+
 static void launch(const char *kind)
 {
     bool thread = !strncmp(kind, "thread-", 7);
@@ -170,14 +198,23 @@ static void launch(const char *kind)
 int main(int argc, char **argv)
 {
     const char *kind = argc > 1 ? argv[1] : "kernel";
+    const char *const managing[] = {"managed", "prefetch", "prefetch-to", "batch", "advice"};
     CUgraphExec exec = NULL;
+    CUdeviceptr managed;
 
     device_open();
     if (!strcmp(kind, "tries")) {
         tries();
         return 0;
     }
+    OK(cuMemAllocManaged(&managed, MANAGED, CU_MEM_ATTACH_GLOBAL));
     churn();
+    for (unsigned i = 0; i < sizeof(managing) / sizeof(managing[0]); i++) {
+        if (!strcmp(kind, managing[i])) {
+            manage(managed, kind);
+            return 0;
+        }
+    }
     if (!strcmp(kind, "graph") || !strcmp(kind, "upload"))
         exec = graph_of_one();
     say_free();
