@@ -39,4 +39,4 @@ def table(lines):
 
 if __name__ == "__main__":
     with open(sys.argv[1] if len(sys.argv) > 1 else DEFAULT, encoding="utf-8") as file:
-        sys.stdout.write(table(re.sub(r",\n +", ", ", file.read()).splitlines()))
+        sys.stdout.write(table(file))

@@ -176,7 +176,7 @@ def check_same_questions(run, lookups):
 def test(options, directory):
     always = hooked_symbols(options.hooks)
     launches = hooked_symbols(options.hooks, "LAUNCHES")
-    early = hooked_symbols(options.hooks, "EARLY")  # frees wait in none of the settings below
+    early = hooked_symbols(options.hooks, "EARLY")
     work = hooked_symbols(options.hooks, "WORK(?:_OR_WAITS)?")
     graphs = hooked_symbols(options.hooks, "GRAPH(?:_OR_WAITS)?")
     waits = hooked_symbols(options.hooks, r"\w+_OR_WAITS")
@@ -185,11 +185,12 @@ def test(options, directory):
     for version, expected, settings in ((11000, TOO_OLD, {}), (13000, None, {}),
                                         (13000, None, {"ALLOGRAFT_PREFETCH": "launch"}),
                                         (13000, None, {"ALLOGRAFT_FREE": "ordered"}),
+                                        (13000, None, {"ALLOGRAFT_FREE": "sync", "ALLOGRAFT_POLICY": "native"}),
                                         (13000, None, {"ALLOGRAFT_FREE": "ordered", "ALLOGRAFT_WAITS": "1"}),
                                         (13000, None, {"ALLOGRAFT_GRAPH": "all"})):
         run = Run(options, directory, version, settings)
         replayed, watched = "ALLOGRAFT_GRAPH" in settings, not settings
-        hooked = always | early | (launches if watched or replayed or "ALLOGRAFT_PREFETCH" in settings else set())
+        hooked = always | (early | launches if "ALLOGRAFT_POLICY" not in settings else set())
         hooked |= (work if watched or replayed else set()) | (graphs if replayed else set())
         hooked |= waits if "ALLOGRAFT_WAITS" in settings else set()
         passed = trampolines(options.hooks, "|_WORK|_MEMORY|_CODE|_REFERENCE" if replayed else "_WORK|_MEMORY")

@@ -104,7 +104,7 @@ class Pages(CommandTest):
         self.assertEqual(self.block("docs/guarantees.md", COVERAGE), printed.stdout)
 
     def test_coverage_names_every_hook(self):
-        hooked = re.findall(r"^AG_HOOK(?:_IF)?\(\w+,\s+(\w+),", read("interpose/driver/hooks.def"), re.MULTILINE)
+        hooked = re.findall(r"^AG_HOOK(?:_IF)?\(\w+, (\w+),", read("interpose/driver/hooks.def"), re.MULTILINE)
         table = self.block("docs/guarantees.md", COVERAGE)
         for symbol in hooked:
             twin = symbol.removesuffix("_ptsz")

@@ -5,7 +5,7 @@ import shutil
 import tempfile
 import unittest
 
-from harness import LIBRARY, RUNTIME, SEEDS, Case, main, program, run
+from harness import LIBRARY, RUNTIME, SEEDS, Case, but_under_tsan, main, program, run
 
 SUBMIT = ('libnvoptix.so.1', 'libnvcuvid.so.535.1', 'libnvidia-encode.so.1', 'libnvidia-opticalflow.so.1',
           'libnvidia-fbc.so.1', 'libnvidia-ngx.so.1')
@@ -90,12 +90,14 @@ class Unseen(Case):
             if 'ALLOGRAFT_DISABLE' not in variant:
                 self.assertEqual(result.report()['coverage']['bypassing'], ['libpreload_past.so'])
 
+    @but_under_tsan
     def test_every_name(self):
         for name in SUBMIT:
             with self.subTest(name=name):
                 wrong, report = self.wrong(self.command('fill', 'late', self.named(name)))
                 self.assertEqual((wrong, report['coverage']['unseen']), ([], [name]))
 
+    @but_under_tsan
     def test_harmless_names(self):
         for name in HARMLESS:
             with self.subTest(name=name):

@@ -10,7 +10,7 @@
 static void *driver_symbol(const char *name)
 {
     static const char *const versions[] = {"GLIBC_2.34", "GLIBC_2.17", "GLIBC_2.2.5"};
-    static void *(*look_up)(void *, const char *);
+    void *(*look_up)(void *, const char *) = NULL;
 
     for (unsigned i = 0; i < 3 && !look_up; i++)
         *(void **)&look_up = dlvsym(dlopen("libc.so.6", RTLD_NOW), "dlsym", versions[i]);

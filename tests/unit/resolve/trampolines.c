@@ -21,10 +21,10 @@
 
 #define A_NAME     "cuMemBatchDecompressAsync"
 #define LARGE_NAME "cuStreamBatchMemOp_v2"
-#define ANY_NAME   "cuMemAdvise_v2"
+#define ANY_NAME   "cuMemRangeGetAttribute"
 #define CHAIN_NAME "cuMemcpyPeerAsync"
 #define CODE_NAME  "cuTexRefSetAddress_v2"
-#define PLAIN_NAME "cuMemPrefetchAsync"
+#define PLAIN_NAME "cuStreamAttachMemAsync"
 #define STILL_NAME "cuCtxGetCurrent"
 #define TWIN_NAME  "cuMemcpyAtoA" /* at the address of one that is still */
 #define WORK_NAME  "cuMemcpyAtoH_v2"
@@ -440,7 +440,7 @@ static void look_ups(void)
     CHECK(ag_trampoline_of_address((void *)spoil) == (void *)spoil);
     CHECK(ag_trampoline_of_address((void *)takes_all) == trampoline(A_NAME));
     CHECK(ag_trampoline_of_address((void *)work) == trampoline(TWIN_NAME));
-    CHECK(trampoline("cuMemPrefetchAsync") != trampoline("cuMemPrefetchAsync_ptsz"));
+    CHECK(trampoline(PLAIN_NAME) != trampoline(PLAIN_NAME "_ptsz"));
 }
 
 #define N_THREADS 4
