@@ -336,12 +336,6 @@ CUresult launch_host_function(struct world *w, unsigned stream, struct buffer *v
                               uint64_t value, void **kept);
 bool read_back(struct world *w, struct buffer *buffer, unsigned stream, bool async);
 
-/* ---- op_batch.c ---- */
-bool op_batch(struct world *w);
-bool op_batch_and_free(struct world *w);
-/* p: 32 bytes of the device. */
-bool op_batch_in_capture(struct world *w, unsigned stream, CUdeviceptr p);
-
 bool op_stream_create(struct world *w);
 bool op_stream_destroy(struct world *w);
 /* The stream of a narrow program gives way to another one, which the driver may call by the same
@@ -378,6 +372,10 @@ CUresult copy_box(struct world *w, unsigned stream, const struct buffer *dst,
 void do_refused(struct world *w, unsigned stream, struct buffer *dst, struct buffer *src,
                 uint32_t kind, uint32_t value, bool refused);
 bool op_box(struct world *w);
+bool op_batch(struct world *w);
+bool op_batch_and_free(struct world *w);
+/* p: 32 bytes of the device. */
+bool op_batch_in_capture(struct world *w, unsigned stream, CUdeviceptr p);
 
 /* ---- op_share.c ---- */
 bool op_share(struct world *w);

@@ -726,6 +726,19 @@ NOTED(host_functions, cuStreamAddCallback,
       (CUstream stream, CUstreamCallback fn, void *data, unsigned int flags), stream, fn, data,
       flags)
 
+NOTED(batches, cuMemcpyBatchAsync_v2,
+      (CUdeviceptr * to, CUdeviceptr *from, size_t *sizes, size_t n, CUmemcpyAttributes *attributes,
+       size_t *first, size_t n_attributes, CUstream stream),
+      to, from, sizes, n, attributes, first, n_attributes, stream)
+
+EXPORT CUresult cuMemcpyBatchAsync_v2_ptsz(CUdeviceptr *to, CUdeviceptr *from, size_t *sizes,
+                                           size_t n, CUmemcpyAttributes *attributes, size_t *first,
+                                           size_t n_attributes, CUstream stream)
+{
+    return cuMemcpyBatchAsync_v2(to, from, sizes, n, attributes, first, n_attributes,
+                                 stream ? stream : CU_STREAM_PER_THREAD);
+}
+
 EXPORT CUresult cuLaunchHostFunc_ptsz(CUstream stream, CUhostFn fn, void *data)
 {
     return cuLaunchHostFunc(stream ? stream : CU_STREAM_PER_THREAD, fn, data);
