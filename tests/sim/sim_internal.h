@@ -332,6 +332,7 @@ struct CUctx_st {
     struct sim_order barrier_order;
     struct sim_ops orphans[2]; /* last work of destroyed streams; [1]: of blocking ones */
     struct sim_order orphan_order[2];
+    unsigned n_freeing; /* threads inside cuMemFree's wait */
     CUcontext *peers; /* contexts whose memory this one may reach */
     unsigned n_peers;
     size_t limits[16];
@@ -352,6 +353,10 @@ CUcontext sim_contexts(void); /* first of the list of live ones */
 bool sim_peers_open(CUcontext from, CUcontext to);
 /* Everything submitted to the context is done afterwards. */
 CUresult sim_context_drain(CUcontext ctx);
+/* The same, by cuMemFree: what other threads submit to the context meanwhile waits, too (S14). */
+CUresult sim_context_drain_to_free(CUcontext ctx);
+/* Does the calling thread's call have to wait for such a free of another thread's? */
+bool sim_context_is_held(CUcontext ctx);
 /* Has the context opened itself to any context of that device? */
 bool sim_peer_device_open(CUcontext from, int device);
 

@@ -172,6 +172,24 @@ CUresult sim_context_drain(CUcontext ctx)
     return ctx->fault;
 }
 
+static _Thread_local unsigned own_frees; /* of the calling thread: its own calls go on */
+
+CUresult sim_context_drain_to_free(CUcontext ctx)
+{
+    ctx->n_freeing++;
+    own_frees++;
+    CUresult result = sim_context_drain(ctx);
+    own_frees--;
+    ctx->n_freeing--;
+    sim_wake_all();
+    return result;
+}
+
+bool sim_context_is_held(CUcontext ctx)
+{
+    return ctx && ctx->alive && ctx->n_freeing && !own_frees;
+}
+
 bool sim_peers_open(CUcontext from, CUcontext to)
 {
     for (unsigned i = 0; i < from->n_peers; i++)

@@ -164,6 +164,32 @@ static void run_inside(const char *symbol, bool locked)
         inside.what();
 }
 
+/* Asked of an H200 (580.159). Queries, waits and questions about memory go on. */
+static bool waits_behind_frees(const char *symbol)
+{
+    static const char *const beginnings[] = {
+        "cuLaunch",       "cuMemcpy",      "cuMemset",       "cuMemAlloc",
+        "cuMemHostAlloc", "cuEventRecord", "cuStreamCreate",
+    };
+
+    for (unsigned i = 0; i < SIM_COUNT(beginnings); i++) {
+        if (!strncmp(symbol, beginnings[i], strlen(beginnings[i])))
+            return true;
+    }
+    return false;
+}
+
+/* A context whose call has waited may have ended meanwhile. */
+static void wait_behind_frees(struct sim_call *call, const char *symbol, enum sim_needs needs)
+{
+    if (call->refused != CUDA_SUCCESS || !sim_context_is_held(call->ctx) ||
+        !waits_behind_frees(symbol))
+        return;
+    while (sim_context_is_held(call->ctx))
+        sim_sleep_for_change(1);
+    call->refused = admit(symbol, needs, &call->ctx);
+}
+
 void sim_enter(struct sim_call *call, const char *symbol, enum sim_needs needs)
 {
     call->ctx = NULL;
@@ -183,6 +209,7 @@ void sim_enter(struct sim_call *call, const char *symbol, enum sim_needs needs)
         sim_tick();
     }
     call->refused = admit(symbol, needs, &call->ctx);
+    wait_behind_frees(call, symbol, needs);
 }
 
 void sim_leave(struct sim_call *call)

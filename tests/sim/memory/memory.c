@@ -159,7 +159,7 @@ static CUresult drain_and_find(struct sim_block **block, uint64_t address)
 {
     unsigned long long id = (*block)->id;
     CUcontext ctx = (*block)->ctx;
-    CUresult result = ctx->alive ? sim_context_drain(ctx) : CUDA_SUCCESS;
+    CUresult result = ctx->alive ? sim_context_drain_to_free(ctx) : CUDA_SUCCESS;
 
     *block = sim_block_starting_at(address);
     if (!*block || (*block)->id != id)
