@@ -97,7 +97,6 @@ void ag_users_add(void)
         own->next = users.first;
         users.first = own;
     }
-    own->came_back = own->came_back || !(is_new || own->counts);
     count(own);
     atomic_store_explicit(&own->seen, true, memory_order_relaxed);
     ag_lock_release(&users.lock);
@@ -111,7 +110,7 @@ static void look(void)
     for (struct ag_user *user = users.first; user; user = user->next) {
         if (user == ag_user_own)
             continue;
-        if (!atomic_load_explicit(&user->seen, memory_order_relaxed) && !user->came_back)
+        if (!atomic_load_explicit(&user->seen, memory_order_relaxed))
             count_no_more(user);
         atomic_store_explicit(&user->seen, false, memory_order_relaxed);
     }

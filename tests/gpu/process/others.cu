@@ -1,37 +1,27 @@
 /*
- * A kernel that goes on only when another thread has set a word, while the thread that launched it
- * frees memory. Natively that free waits for the kernel, in its own thread and nowhere else: the
- * other one works, asks and allocates as if nothing were.
+ * What other threads ask while one is in cudaFree, behind a kernel of 100 ms: natively they do not
+ * wait for it, and neither may they where the free was ordered on the device.
  *
- *     others SCENARIO [waits]     SCENARIO: works, asks (about its event, first), calls (what
- *                                 natively waits for nothing, first)
- *
- * The kernel gives up after a second, so that a wrong order is a wrong answer and no hang. `waits`
- * lets the other thread's stream wait for it: every scenario must then be found broken.
+ *     others asks        questions about events, streams and memory, and waits for their own work
+ *     others submits     launches, which natively wait: these must be found to take long
  */
 #include "tests/gpu/check.h"
 
 #include <atomic>
 #include <thread>
 
-static const unsigned gave_up = 1, went_on = 2;
-static const long long timeout = 2000 * 1000 * 1000LL; /* cycles */
-static const int n_iterations = 50;
+static const int n_iterations = 12;
+static const double kernel_s = 0.1, most_s = 0.05;
 
-static const char *scenario;
-static bool waits;
-static unsigned *word, *answer;
+static bool submits;
 static cudaStream_t ours, theirs;
 static cudaEvent_t behind; /* the kernel */
 static std::atomic<int> launched{0}, answered{0};
 static std::atomic<bool> is_ready{false};
 
-__global__ void persist(const volatile unsigned *flag, unsigned *how, long long cycles)
+__global__ void spin(unsigned long long ns)
 {
-    long long start = clock64();
-    while (!*flag && clock64() - start < cycles)
-        ;
-    *how = *flag ? went_on : gave_up;
+    spin_ns(ns);
 }
 
 static void wait_for(const std::atomic<int> &count, int n)
@@ -40,62 +30,41 @@ static void wait_for(const std::atomic<int> &count, int n)
         std::this_thread::yield();
 }
 
-static void sleep_ms(long ms)
+static void ask(void)
 {
-    struct timespec t = {0, ms * 1000000};
-    (void)nanosleep(&t, NULL);
-}
-
-static void call_this_and_that(void)
-{
-    void *p;
-    OK(cudaMalloc(&p, 4096));
+    size_t free_bytes, total_bytes;
+    if (submits) {
+        spin<<<1, 1, 0, theirs>>>(0);
+        OK(cudaGetLastError());
+        return;
+    }
+    EXPECT(cudaErrorNotReady, cudaEventQuery(behind));
+    EXPECT(cudaErrorNotReady, cudaStreamQuery(ours));
     OK(cudaStreamQuery(theirs));
-    OK(cudaMemsetAsync(p, 1, 4096, theirs));
+    OK(cudaStreamSynchronize(theirs));
+    OK(cudaMemGetInfo(&free_bytes, &total_bytes));
 }
 
-static void set_words(void)
+/* The longest that it took, in seconds. */
+static void ask_each_time(double *ret_longest)
 {
-    static const unsigned one = 1;
-    OK(cudaMemsetAsync(answer + 1, 0, sizeof *answer, theirs));
+    spin<<<1, 1, 0, theirs>>>(0);
     OK(cudaStreamSynchronize(theirs));
     is_ready = true;
     for (int i = 1; i <= n_iterations; i++) {
+        double began;
         wait_for(launched, i);
-        sleep_ms(1 + i % 3); /* the free is under way, or has returned */
-        if (waits)
-            OK(cudaStreamWaitEvent(theirs, behind, 0));
-        if (!strcmp(scenario, "asks"))
-            EXPECT(cudaErrorNotReady, cudaEventQuery(behind));
-        if (!strcmp(scenario, "calls"))
-            call_this_and_that();
-        OK(cudaMemcpyAsync(word, &one, sizeof one, cudaMemcpyHostToDevice, theirs));
+        std::this_thread::sleep_for(std::chrono::milliseconds(10)); /* the free is under way */
+        began = now_s();
+        ask();
+        if (now_s() - began > *ret_longest)
+            *ret_longest = now_s() - began;
         answered = i;
     }
 }
 
-/* True: the kernel went on. */
-static bool goes_on(int i, void **block)
-{
-    unsigned how = 0;
-    OK(cudaMemsetAsync(word, 0, sizeof *word, ours));
-    OK(cudaStreamSynchronize(ours));
-    persist<<<1, 1, 0, ours>>>(word, answer, timeout);
-    OK(cudaGetLastError());
-    OK(cudaEventRecord(behind, ours));
-    launched = i;
-    OK(cudaFree(*block));
-    OK(cudaMalloc(block, MIB));
-    wait_for(answered, i);
-    OK(cudaDeviceSynchronize());
-    OK(cudaMemcpy(&how, answer, sizeof how, cudaMemcpyDeviceToHost));
-    return how == went_on;
-}
-
 static void begin(void **block)
 {
-    OK(cudaMalloc(&word, sizeof *word));
-    OK(cudaMalloc(&answer, 2 * sizeof *answer));
     OK(cudaStreamCreateWithFlags(&ours, cudaStreamNonBlocking));
     OK(cudaStreamCreateWithFlags(&theirs, cudaStreamNonBlocking));
     OK(cudaEventCreateWithFlags(&behind, cudaEventDisableTiming));
@@ -104,27 +73,33 @@ static void begin(void **block)
         OK(cudaFree(*block));
     }
     OK(cudaMalloc(block, MIB));
-    persist<<<1, 1, 0, ours>>>(word, answer, 0);
+    spin<<<1, 1, 0, ours>>>(0);
     OK(cudaDeviceSynchronize());
 }
 
 int main(int argc, char **argv)
 {
-    int n = 0, n_wrong = 0;
+    double longest = 0;
     void *block;
-    scenario = argc > 1 ? argv[1] : "";
-    waits = argc > 2 && !strcmp(argv[2], "waits");
-    if (strcmp(scenario, "works") && strcmp(scenario, "asks") && strcmp(scenario, "calls")) {
-        fprintf(stderr, "usage: others works|asks|calls [waits]\n");
+    submits = argc > 1 && !strcmp(argv[1], "submits");
+    if (argc != 2 || (strcmp(argv[1], "asks") && !submits)) {
+        fprintf(stderr, "usage: others asks|submits\n");
         return EXIT_UNUSABLE;
     }
     begin(&block);
-    std::thread other(set_words);
+    std::thread other(ask_each_time, &longest);
     while (!is_ready)
         std::this_thread::yield();
-    for (int i = 1; i <= n_iterations; i++, n++)
-        n_wrong += n_wrong < 3 ? !goes_on(i, &block) : (launched = i, 0);
+    for (int i = 1; i <= n_iterations; i++) {
+        spin<<<1, 1, 0, ours>>>((unsigned long long)(kernel_s * 1e9));
+        OK(cudaEventRecord(behind, ours));
+        launched = i;
+        OK(cudaFree(block));
+        OK(cudaMalloc(&block, MIB));
+        wait_for(answered, i);
+        OK(cudaDeviceSynchronize());
+    }
     other.join();
-    printf("%d of %d gave up\n", n_wrong, n);
-    return n_wrong ? EXIT_BROKEN : 0;
+    printf("%s\n", longest <= most_s ? "nobody waited" : "another thread waited");
+    return longest <= most_s ? 0 : EXIT_BROKEN;
 }

@@ -1,9 +1,7 @@
-/* While a free natively waits for a kernel, other threads go on, and the kernel may be waiting for
- * what they do.
- *     others                 work of another thread sets the word that the kernel polls
- *     others asks            that thread asks about its own event first, which is not done yet
- *     others calls           it makes calls first that natively wait for nothing
- *     others again           the same as the first, over and over
+/* What natively goes on in other threads while one is in cudaFree, and for how long that one waits.
+ *     others asks            another thread asks and waits, and only then lets the kernel end that
+ *                            the free waits for
+ *     others again           the same, over and over
  *     others leaves          the first thread leaves the work to another, which frees and allocates
  *     others long            the kernel takes 12 s by a clock of the program's, and what it uses is
  *                            allocated again by the only thread, which natively waits for it */
@@ -26,19 +24,11 @@
 
 static CUcontext context;
 static CUstream ours, theirs;
-static CUdeviceptr word, used, block;
-static CUfunction poll;
+static CUdeviceptr mine, used, block;
 static CUevent event;
-static _Atomic unsigned launched, answered; /* kernels that poll; those that were let go */
+static _Atomic uint32_t may_end;
+static _Atomic unsigned launched, answered; /* kernels that wait; those that were let go */
 static _Atomic bool is_bound;
-
-static void poll_word(const struct sim_kernel_call *call)
-{
-    const uint32_t *polled = sim_kernel_access(*(const CUdeviceptr *)call->args[0], 4, false);
-
-    if (polled && !*polled)
-        sim_kernel_again();
-}
 
 static CUfunction load(const char *name, sim_kernel_fn kernel)
 {
@@ -63,13 +53,11 @@ static void launch(CUfunction function, CUstream stream, CUdeviceptr p)
 static void begin(void)
 {
     context = device_open();
-    poll = load("poll", poll_word);
     OK(cuStreamCreate(&ours, CU_STREAM_NON_BLOCKING));
     OK(cuStreamCreate(&theirs, CU_STREAM_NON_BLOCKING));
     OK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
-    OK(cuMemAlloc(&word, 4096));
+    OK(cuMemAlloc(&mine, 4096));
     OK(cuMemAlloc(&used, 4096));
-    OK(cuMemsetD32(word, 0, 1));
     for (unsigned i = 0; i < 3; i++) { /* from here on, frees do not wait */
         OK(cuMemAlloc(&block, MIB));
         OK(cuMemFree(block));
@@ -92,58 +80,47 @@ static void bind(void)
     atomic_store(&is_bound, true);
 }
 
-/* None of these waits for the device natively. */
-static void call_this_and_that(void)
+static void ask_this_and_that(void)
 {
-    CUdeviceptr range, p;
-    void *pinned, *memory = malloc(8192);
+    size_t free_bytes, total_bytes;
 
-    OK(cuMemAlloc(&p, 4096));
-    OK(cuMemAddressReserve(&range, 2 * MIB, 0, 0, 0));
-    OK(cuMemAddressFree(range, 2 * MIB));
-    OK(cuMemHostRegister(memory, 8192, 0));
-    OK(cuMemAllocHost(&pinned, 4096));
-    free(memory);
+    SAY_CODE("event", cuEventQuery(event));
+    SAY_CODE("own stream", cuStreamQuery(theirs));
+    SAY_CODE("the other's", cuStreamQuery(ours));
+    SAY_CODE("waited", cuStreamSynchronize(theirs));
+    SAY_CODE("free memory", cuMemGetInfo(&free_bytes, &total_bytes));
 }
 
-static void *let_go(void *part)
+static void *let_go(void *times)
 {
-    bool again = !strcmp(part, "again");
-
     bind();
-    for (unsigned i = 1; i <= (again ? TIMES : 1); i++) {
+    for (unsigned i = 1; i <= *(unsigned *)times; i++) {
         sleep_until(&launched, i);
-        (void)usleep(again ? 0 : 20000); /* the free is under way, or has returned */
-        if (!strcmp(part, "asks"))
-            SAY_CODE("asked", cuEventQuery(event));
-        if (!strcmp(part, "calls"))
-            call_this_and_that();
-        launch_fill(theirs, word, 1, 1);
-        OK(cuStreamSynchronize(theirs));
+        (void)usleep(2000); /* the free is under way, or has returned */
+        ask_this_and_that();
+        atomic_store(&may_end, 1);
         atomic_store(&answered, i);
     }
     return NULL;
 }
 
-static void behind_a_kernel_that_polls(const char *part)
+static void behind_a_kernel_that_waits(unsigned times)
 {
-    unsigned times = !strcmp(part, "again") ? TIMES : 1;
     pthread_t other;
 
-    OK(pthread_create(&other, NULL, let_go, (void *)part));
+    OK(pthread_create(&other, NULL, let_go, &times));
     while (!atomic_load(&is_bound))
         (void)usleep(100);
     for (unsigned i = 1; i <= times; i++) {
-        OK(cuMemsetD32Async(word, 0, 1, ours));
-        OK(cuStreamSynchronize(ours));
-        launch(poll, ours, word);
+        atomic_store(&may_end, 0);
+        launch_spin(ours, &may_end);
         OK(cuEventRecord(event, ours));
         atomic_store(&launched, i);
         OK(cuMemFree(block));
         OK(cuMemAlloc(&block, MIB));
         sleep_until(&answered, i);
+        OK(cuStreamSynchronize(ours));
     }
-    OK(cuStreamSynchronize(ours));
     OK(pthread_join(other, NULL));
     say("done");
 }
@@ -159,7 +136,7 @@ static void *work_alone(void *unused)
         launch_fill(theirs, used, 16, i);
         OK(cuMemFree(block));
         wrong += count_wrong(used, 16, i); /* by the NULL stream: only the free is before it */
-        launch_fill(ours, word, 16, i);
+        launch_fill(ours, mine, 16, i);
         OK(cuMemAlloc(&block, MIB));
     }
     OK(cuCtxSynchronize());
@@ -171,11 +148,11 @@ static void leave_the_work(void)
 {
     pthread_t other;
 
-    launch_fill(ours, word, 16, 1);
+    launch_fill(ours, mine, 16, 1);
     for (int i = 0; i < 2; i++) { /* the first one comes back once */
         OK(pthread_create(&other, NULL, work_alone, NULL));
         OK(pthread_join(other, NULL));
-        launch_fill(ours, word, 16, 1);
+        launch_fill(ours, mine, 16, 1);
     }
     OK(cuCtxSynchronize());
 }
@@ -241,6 +218,6 @@ int main(int argc, char **argv)
     else if (!strcmp(part, "long"))
         allocate_behind_a_long_kernel();
     else
-        behind_a_kernel_that_polls(part);
+        behind_a_kernel_that_waits(!strcmp(part, "again") ? TIMES : 1);
     return 0;
 }
