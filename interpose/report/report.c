@@ -247,6 +247,16 @@ int ag_report_write_to(const char *where)
     return result;
 }
 
+/* The counters stay where a report could not be written. */
+static void say_where_it_is(const char *path, const char *why)
+{
+    if (ag_record_exists())
+        ag_log_error("the report could not be written to %s: %s; `allograft report %d` shows it",
+                     path, why, ag_stats.head.pid);
+    else
+        ag_log_error("the report could not be written to %s: %s", path, why);
+}
+
 int ag_report_write(const struct ag_options *options, const char *ended_by)
 {
     struct ag_stats_head *head = &ag_stats.head;
@@ -267,6 +277,6 @@ int ag_report_write(const struct ag_options *options, const char *ended_by)
     else
         snprintf(head->kept_because, sizeof(head->kept_because), "%s", why);
     if (path || result == -ENOMEM)
-        ag_log_error("the report could not be written to %s: %s", path ? path : "stderr", why);
+        say_where_it_is(path ? path : "stderr", why);
     return result;
 }

@@ -70,7 +70,7 @@ class Inputs(OutputTest):
         env = clean_environment(LD_LIBRARY_PATH=paths.sim, ALLOGRAFT_COUNTERS=counters)
         os.mkdir(counters, 0o700)
         # Whose report cannot be written leaves its counters: so there is something to show.
-        allograft("run", "--stats", "/no/such/folder/x", "--", demo, env=env)
+        allograft("run", "--stats", "/no/such/%h/x", "--", demo, env=env)
         self.assertEqual(len(os.listdir(counters)), 1)
         other = self.write("b.json", SAMPLE)
         with self.assert_untouched():

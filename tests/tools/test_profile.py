@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -233,6 +234,8 @@ class Refusals(ProfileTest):
         self.refused("--set", "STACKS=x", *start, said=["ALLOGRAFT_STACKS"], status=2)
         self.refused("--set", "POLICY", *start, said=["KEY=VALUE"], status=2)
         self.refused(*start, said=["ALLOGRAFT_POLICY"], status=2, ALLOGRAFT_POLICY="pol")
+        for name in ("STATS", "ALLOGRAFT_TRACE", "counters"):
+            self.refused("--set", name + "=x.json", *start, said=["--set " + name, "allograft run"], status=2)
         self.refused("--stacks", "9", *start, said=["no option '--stacks'"], status=2)
         self.refused("-o", said=["needs a value"], status=2)
         self.refused(said=["program [args]"], status=2)
@@ -258,10 +261,30 @@ class Refusals(ProfileTest):
         self.refused("touch", "started", said=["no temporary folder"], status=1, TMPDIR="/no/such/folder")
 
     def test_a_page_that_cannot_be_written(self):
-        """The program's own status comes first."""
-        self.script("DEMO; mkdir profile.html; exit 4", status=4)
-        os.rmdir(os.path.join(self.folder, "profile.html"))
-        self.assertIn("profile.html", self.script("DEMO; mkdir profile.html", status=1).stderr)
+        """The program's own status comes first; what its processes wrote is kept, and makes the page elsewhere."""
+        holder = self.file("holder.py", HOLDER + "os.kill(os.getpid(), signal.SIGKILL)\n")
+        for script, status, n in (("DEMO; mkdir profile.html; exit 4", 4, 1),
+                                  (f"{sys.executable} {holder}; DEMO; mkdir profile.html", 1, 2)):
+            words = ["profile", "--", "sh", "-c", script.replace("DEMO", self.demo)]
+            result = allograft(*words, env=self.environment(), cwd=self.folder)
+            self.assertEqual(result.returncode, status, result.stderr)
+            self.assertIn("profile.html: Is a directory", result.stderr)
+            said = re.search(r"is kept: `allograft (report --html PAGE .*)` makes a page of it\n$", result.stderr)
+            again = subprocess.run(["sh", "-c", f"{paths.command} {said.group(1)}".replace("PAGE", "kept.html")],
+                                   env=self.environment(), cwd=self.folder, stderr=subprocess.PIPE, text=True, check=False)
+            self.assertEqual((again.returncode, again.stderr), (0, ""))
+            self.assertEqual(len(set(re.findall(r"process (\d+)", self.page("kept.html")))), n)
+            os.rmdir(os.path.join(self.folder, "profile.html"))
+            shutil.rmtree(os.path.join(self.tmp, *os.listdir(self.tmp)))
+
+    def test_a_page_on_a_full_disk(self):
+        if not os.path.exists("/dev/full"):
+            self.skipTest("there is no /dev/full")
+        result = allograft("profile", "-o", "/dev/full", self.demo, env=self.environment(), cwd=self.folder)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("/dev/full: No space left on device", result.stderr)
+        self.assertIn("what the processes wrote is kept", result.stderr)
+        self.assertEqual(len(os.listdir(self.tmp)), 1)
 
 
 if __name__ == "__main__":

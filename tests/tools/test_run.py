@@ -144,6 +144,23 @@ class Settings(RunTest):
                                 name)
         self.assertFalse(os.path.exists(mark))
 
+    def test_places_that_cannot_be_written_are_refused_before_the_program_starts(self):
+        started = os.path.join(self.folder, "started")
+        os.mkdir(os.path.join(self.folder, "there"))
+        config = self.file("job.conf", "STATS = no/such/%p.json\n")
+        for words, said in ((["--stats", "no/such/x.json"], "ALLOGRAFT_STATS=no/such/x.json: No such file or directory"),
+                            (["--stats", "/no/such/%p.json"], "ALLOGRAFT_STATS=/no/such/%p.json: No such file or directory"),
+                            (["--trace", "/no/such/x.trace"], "ALLOGRAFT_TRACE=/no/such/x.trace: No such file or directory"),
+                            (["--stats", "there"], "ALLOGRAFT_STATS=there: Is a directory"),
+                            (["--stats", "job.conf/x"], "ALLOGRAFT_STATS=job.conf/x: Not a directory"),
+                            (["--config", config], "ALLOGRAFT_STATS=no/such/%p.json: No such file")):
+            result = allograft("run", *words, "--", "touch", started, cwd=self.folder)
+            self.assert_refused(result, said, status=1)
+            self.assertFalse(os.path.exists(started))
+        for words in (["--stats", "there/x.json"], ["--stats", "%p.json"], ["--trace", "there/%h.%p"],
+                      ["--stats", "/dev/fd/9"], ["--stats", "/no/such/%h/%p.json"], ["--stats", "full"]):
+            self.assert_silent(allograft("run", *words, "--", "true", cwd=self.folder), "")
+
     def test_bad_usage_is_refused(self):
         self.assert_refused(allograft("run"), "allograft run [options] [--] program [args]")
         self.assert_refused(allograft("run", "--"), "allograft run [options] [--] program [args]")

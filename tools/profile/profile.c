@@ -57,8 +57,9 @@ static int write_page(struct job *job, struct output *output)
     return status;
 }
 
+/* *ret_kept: files are left in the folder that no page shows. */
 static int make_page(const struct profile_folder *folder, struct output *output,
-                     const char *program)
+                     const char *program, bool *ret_kept)
 {
     struct profile_traces traces = {0};
     struct job job = {0};
@@ -73,6 +74,7 @@ static int make_page(const struct profile_folder *folder, struct output *output,
             "is no page. Usual reasons: none of it needs a GPU; a program is statically linked, "
             "setuid, or was started without LD_PRELOAD (sudo, env -i, a container, another host)",
             program);
+    *ret_kept = status != STATUS_OK && (job.n || n_failed);
     job_finish(&job);
     profile_traces_free(&traces);
     return n_failed ? STATUS_FAILED : status;
@@ -83,7 +85,7 @@ int command_profile(const struct command_line *line)
     struct output output = {
         .command = "profile", .option = "--output", .kind = OUTPUT_PAGE, .path = "profile.html"};
     struct profile_folder folder;
-    bool has_started;
+    bool has_started, kept = false;
     int status, made = STATUS_OK;
 
     take_output(line, &output);
@@ -92,7 +94,10 @@ int command_profile(const struct command_line *line)
         return STATUS_FAILED;
     status = profile_run(line, &folder, &has_started);
     if (has_started)
-        made = make_page(&folder, &output, line->words[0]);
-    profile_folder_remove(&folder);
+        made = make_page(&folder, &output, line->words[0], &kept);
+    if (kept)
+        profile_folder_keep(&folder);
+    else
+        profile_folder_remove(&folder);
     return status ? status : made;
 }

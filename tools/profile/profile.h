@@ -24,6 +24,8 @@ int profile_run(const struct command_line *line, const struct profile_folder *fo
 /* Makes the folder; removes it with all that is in it. */
 bool profile_folder_make(struct profile_folder *ret);
 void profile_folder_remove(const struct profile_folder *folder);
+/* Leaves the folder, where no page could be made of what is in it, and says so on stderr. */
+void profile_folder_keep(const struct profile_folder *folder);
 
 /* Names of traces, which must outlive the job. */
 struct profile_traces {

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "interpose/base/text.h"
 #include "tools/base/complain.h"
 #include "tools/base/folder.h"
 #include "tools/base/list.h"
@@ -33,6 +34,40 @@ void profile_folder_remove(const struct profile_folder *folder)
 {
     folder_remove(folder->counters);
     folder_remove(folder->path);
+}
+
+/* Adds a pattern that names the files of a folder with this ending, if there are any. */
+static void add_pattern(struct ag_text *text, const char *folder, const char *ending)
+{
+    DIR *directory = opendir(folder);
+    const struct dirent *entry;
+    bool found = false;
+
+    while (directory && !found && (entry = readdir(directory))) {
+        const char *dot = strrchr(entry->d_name, '.');
+
+        found = *entry->d_name != '.' && dot && !strcmp(dot, ending);
+    }
+    if (directory)
+        closedir(directory);
+    if (found)
+        ag_text_add(text, " %s/*%s", folder, ending);
+}
+
+void profile_folder_keep(const struct profile_folder *folder)
+{
+    struct ag_text files = {0};
+
+    add_pattern(&files, folder->path, ".json");
+    add_pattern(&files, folder->path, ".trace");
+    add_pattern(&files, folder->counters, ".counters");
+    if (files.data)
+        command_complain("profile: what the processes wrote is kept: `allograft report --html "
+                         "PAGE%s` makes a page of it",
+                         files.data);
+    else
+        profile_folder_remove(folder);
+    ag_text_finish(&files);
 }
 
 static bool add_trace(struct job *job, struct profile_traces *traces, const char *path)

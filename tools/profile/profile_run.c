@@ -36,6 +36,25 @@ static int set_in_folder(const char *name, const char *folder, const char *file)
     return failed ? STATUS_FAILED : STATUS_OK;
 }
 
+/* Where the processes write is for the profile to say. */
+static int refuse_places(const char *pair)
+{
+    static const char *const places[] = {"STATS", "TRACE", "COUNTERS"};
+    char name[128];
+
+    if (settings_full_name(pair, strcspn(pair, "="), name, sizeof(name)))
+        return STATUS_OK; /* which is told with the other mistakes */
+    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+        if (strcmp(name + strlen("ALLOGRAFT_"), places[i]) != 0)
+            continue;
+        command_complain("profile: --set %s: a profile makes its page of its own reports and "
+                         "traces; `allograft run` writes them where you say",
+                         pair);
+        return STATUS_USAGE;
+    }
+    return STATUS_OK;
+}
+
 static int apply_settings(const struct command_line *line, const struct profile_folder *folder,
                           struct run_extras *ret_extras)
 {
@@ -44,7 +63,10 @@ static int apply_settings(const struct command_line *line, const struct profile_
     for (size_t i = 0; status == STATUS_OK && i < line->n_given; i++) {
         ret_extras->audit |= line->given[i].option == OPTION_profile_audit;
         ret_extras->simulate |= line->given[i].option == OPTION_profile_simulate;
-        if (line->given[i].option == OPTION_profile_set)
+        if (line->given[i].option != OPTION_profile_set)
+            continue;
+        status = refuse_places(line->given[i].value);
+        if (status == STATUS_OK)
             status = run_set_pair(line->given[i].value);
     }
     for (size_t i = 0; status == STATUS_OK && i < sizeof(asked) / sizeof(asked[0]); i++)

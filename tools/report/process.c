@@ -131,6 +131,18 @@ static bool looks_like_json(int fd)
     return text[strspn(text, " \t\r\n")] == '{';
 }
 
+bool process_is_kind_of_report(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    char head[sizeof(AG_STATS_MAGIC)] = "";
+    bool is = fd < 0 || looks_like_json(fd) ||
+              (pread(fd, head, sizeof(head), 0) > 0 && !memcmp(head, AG_STATS_MAGIC, sizeof(head)));
+
+    if (fd >= 0)
+        close(fd);
+    return is;
+}
+
 /* Most processes take no stacks. */
 static void read_holders(int fd, struct process *process)
 {

@@ -26,6 +26,8 @@ struct ag_holders *process_new_holders(void);
 /* Reads the counters or the JSON report at `path` in `folder` (AT_FDCWD for any path). Returns
  * NULL, or the fault as a static string; *ret is then untouched. */
 const char *process_read(int folder, const char *path, struct process *ret);
+/* By its first bytes: does the file look like a report or like counters, or can it not be read? */
+bool process_is_kind_of_report(const char *path);
 /* The fault of counters that another build wrote. */
 extern const char process_of_other_build[];
 /* The fault of a truncated or empty file of counters. */

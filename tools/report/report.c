@@ -195,8 +195,10 @@ static int complain_of_none(const char *path, const struct options *options)
     if (options->pid)
         command_complain("process %d has no counters in %s", options->pid, path);
     else if (options->name)
-        command_complain("%s: no such file, and no process of that program has counters in %s",
-                         options->name, path);
+        command_complain("%s: %s, and no process of that program has counters in %s", options->name,
+                         access(options->name, F_OK) ? "no such file"
+                                                     : "the file of that name is no report",
+                         path);
     else
         command_complain("no counters of %s processes in %s", options->all ? "any" : "dead", path);
     return STATUS_FAILED;
@@ -329,18 +331,27 @@ static int report_files(struct options *options)
 
 /* ---- options ------------------------------------------------------------------------------- */
 
-/* A number is a process id, unless a file has that name. */
+/* Does the word name what can be reported? The program itself often lies in the current folder. */
+static bool is_reportable(const char *word)
+{
+    struct stat st;
+
+    return !stat(word, &st) &&
+           (!S_ISREG(st.st_mode) || job_is_trace(word) || process_is_kind_of_report(word));
+}
+
+/* A number is a process id, unless a report has that name. */
 static int pid_in(const char *word)
 {
     size_t digits = strspn(word, "0123456789");
 
-    return digits && digits < 10 && !word[digits] && access(word, F_OK) ? atoi(word) : 0;
+    return digits && digits < 10 && !word[digits] && !is_reportable(word) ? atoi(word) : 0;
 }
 
-/* A word may be the name of a program if there is no such file and it has no slash. */
-static bool may_be_program(const char *word)
+/* A word without a slash is the name of a program, unless a report has that name. */
+static bool is_program(const char *word)
 {
-    return *word && !strchr(word, '/') && access(word, F_OK);
+    return *word && !strchr(word, '/') && !is_reportable(word);
 }
 
 static int take_words(const struct command_line *line, struct options *options)
@@ -374,7 +385,7 @@ static int report(struct options *options)
         return report_files(options);
     if (options->n_what)
         options->pid = pid_in(options->what[0]);
-    if (options->n_what && !options->pid && may_be_program(options->what[0]))
+    if (options->n_what && !options->pid && is_program(options->what[0]))
         options->name = options->what[0];
     if (!options->n_what || options->pid || options->name)
         return report_own_folder(options);

@@ -135,12 +135,21 @@ bool settings_name_file(void)
     return *options.config.text;
 }
 
-bool settings_write_one_file_twice(void)
+const char *settings_report_file(void)
 {
-    const char *report = options.stats.text; /* a file, but for these words; a trace never is one */
+    static const char *const words[] = {"off", "stderr", "full"};
+    const char *report = options.stats.text;
 
-    return strcmp(report, "stderr") != 0 && strcmp(report, "full") != 0 &&
-           !strcmp(report, options.trace.text);
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+        if (!strcmp(report, words[i]))
+            return "";
+    }
+    return report;
+}
+
+const char *settings_trace_file(void)
+{
+    return options.trace.text;
 }
 
 bool settings_ask_for_nvtx(void)

@@ -20,8 +20,10 @@ int settings_show_checked(void);
 /* Do the settings checked last name a file of settings? */
 bool settings_name_file(void);
 
-/* Do the settings checked last put the report where the trace is? */
-bool settings_write_one_file_twice(void);
+/* The files that the settings checked last put the report and the trace into, perhaps with
+ * placeholders; "" where there is none. */
+const char *settings_report_file(void);
+const char *settings_trace_file(void);
 /* Do the settings checked last need NVTX? */
 bool settings_ask_for_nvtx(void);
 /* Where the settings checked last put the counters (a value of ALLOGRAFT_COUNTERS); NULL where the
@@ -53,6 +55,16 @@ int preload_library(const char *library);
  * path. It lies beside the library, whose path is absolute. STATUS_OK, or STATUS_FAILED after a
  * message on stderr. */
 int simulate_driver(const char *library, char *path, size_t path_size);
+
+/* ---- find_program.c, outputs.c -------------------------------------------------------------- */
+
+/* The file that execvp() will find for `program`: the first match in PATH that is executable, else
+ * the first match. False when there is none. */
+bool run_find_program(const char *program, char *path, size_t path_size);
+
+/* Can the report and the trace be written, and is neither the program itself nor a file that it is
+ * given? An exit status, after a line on stderr if it is not STATUS_OK. */
+int outputs_check(char **argv);
 
 /* ---- run.c: for programs that are started from now on --------------------------------------- */
 

@@ -175,44 +175,6 @@ static void mark_program(void)
 
 /* ---- the program --------------------------------------------------------------------------- */
 
-static bool is_file(const char *path)
-{
-    struct stat st;
-
-    return !stat(path, &st) && S_ISREG(st.st_mode);
-}
-
-/* The file that execvp() will find for `program`: the first match in PATH that is executable, else
- * the first match. False when there is none. */
-static bool find_program(const char *program, char *path, size_t path_size)
-{
-    const char *folders = getenv("PATH");
-    bool found = false;
-
-    if (strchr(program, '/')) {
-        snprintf(path, path_size, "%s", program);
-        return is_file(path);
-    }
-    if (!folders)
-        folders = "/bin:/usr/bin";
-    for (;;) {
-        size_t length = strcspn(folders, ":");
-        char candidate[PATH_MAX];
-
-        snprintf(candidate, sizeof(candidate), "%.*s%s%s", (int)length, folders,
-                 length ? "/" : "./", program);
-        if (is_file(candidate) && (!found || !access(candidate, X_OK))) {
-            snprintf(path, path_size, "%s", candidate);
-            found = true;
-            if (!access(candidate, X_OK))
-                return true;
-        }
-        if (!folders[length])
-            return found;
-        folders += length + 1;
-    }
-}
-
 static void warn_if_not_preloadable(const char *path)
 {
     const char *obstacle = preload_obstacle(path);
@@ -241,42 +203,12 @@ static int explain_exec_failure(const char *program, bool exists, int error)
 int run_execute(char **argv)
 {
     char path[PATH_MAX];
-    bool exists = find_program(argv[0], path, sizeof(path));
+    bool exists = run_find_program(argv[0], path, sizeof(path));
 
     if (exists)
         warn_if_not_preloadable(path);
     execvp(argv[0], argv);
     return explain_exec_failure(argv[0], exists, errno);
-}
-
-/* The report and the trace must not overwrite the program or a file that it is given. */
-static int check_outputs(char **argv)
-{
-    static const char *const settings[] = {"ALLOGRAFT_STATS", "ALLOGRAFT_TRACE"};
-    const char *config = getenv("ALLOGRAFT_CONFIG");
-    char path[PATH_MAX];
-
-    if (find_program(argv[0], path, sizeof(path)))
-        output_keep_path(path);
-    if (config)
-        output_keep_path(config);
-    for (size_t i = 1; argv[i]; i++)
-        output_keep_path(argv[i]);
-    for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++) {
-        const char *where = getenv(settings[i]);
-
-        if (!where || !output_is_kept(where))
-            continue;
-        command_complain("%s=%s: this is the program or one of its files, and would be overwritten",
-                         settings[i], where);
-        return STATUS_USAGE;
-    }
-    if (settings_write_one_file_twice()) {
-        command_complain("ALLOGRAFT_STATS and ALLOGRAFT_TRACE name one file: give the report and "
-                         "the trace a file each");
-        return STATUS_USAGE;
-    }
-    return STATUS_OK;
 }
 
 int run_prepare(char **argv, struct run_extras extras)
@@ -287,7 +219,7 @@ int run_prepare(char **argv, struct run_extras extras)
     if (!status)
         status = make_config_absolute();
     if (!status)
-        status = check_outputs(argv);
+        status = outputs_check(argv);
     if (!status)
         status = locate_library(library, sizeof(library));
     if (!status)

@@ -1,9 +1,10 @@
 # Children, daemons, tight limits and errors that stay: the program does what it does natively.
 
 import os
+import re
 import unittest
 
-from harness import POLICIES, Case, main, preloaded, program
+from harness import COUNTERS, POLICIES, Case, main, preloaded, program
 
 # The kernel's own lines aside, a killed or forked process may print in another order.
 SETTINGS = {'SIM_VIOLATION': 'count'}
@@ -64,6 +65,14 @@ class Lives(Case):
         for variant, result in self.same([LIFE, 'no_files'], settings=SETTINGS, quiet=False):
             if 'ALLOGRAFT_DISABLE' not in variant:
                 self.assertRegex(result.err, r'^allograft: the report could not be written.*\n$')
+
+    def test_a_report_that_could_not_be_written(self):
+        # Its counters are left, and the line says how to see them.
+        result = preloaded([LIFE, 'fork_idle'], stats='/no/such/folder/x.json')
+        said = re.fullmatch(r'allograft: the report could not be written to /no/such/folder/x.json: No such file or '
+                            r'directory; `allograft report (\d+)` shows it\n', result.err)
+        self.assertTrue(said, result.err)
+        self.assertIn('-%s-' % said.group(1), ' '.join(os.listdir(COUNTERS)))
 
     def test_files_may_not_grow(self):
         # Neither the counters' file nor the report may end the process by a signal.

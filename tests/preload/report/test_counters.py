@@ -20,10 +20,10 @@ LIFE = program('preload_lives')
 NAME = re.compile(r'^[0-9a-f]{16}-(\d+)-(\d+)-(\d+)\.counters$')
 
 
-def report(*words, **environment):
+def report(*words, cwd=None, **environment):
     env = clean_environment()
     env.update(ALLOGRAFT_COUNTERS=COUNTERS, **environment)
-    return subprocess.run([COMMAND, 'report', *map(str, words)], env=env, timeout=60,
+    return subprocess.run([COMMAND, 'report', *map(str, words)], env=env, timeout=60, cwd=cwd,
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                           universal_newlines=True, errors='replace')
 
@@ -214,6 +214,26 @@ class Counters(Case):
         self.assertEqual((result.returncode, result.stdout), (1, ''))
         self.assertEqual(result.stderr, 'allograft: nobody: no such file, and no process of that program has '
                          'counters in %s\n' % COUNTERS)
+
+    def test_beside_a_file_of_that_name(self):
+        """The program, most often: it is no report, so the word names its processes."""
+        preloaded([EXITS, 'kill'])
+        pid = NAME.match(counters()[0]).group(1)
+        with tempfile.TemporaryDirectory() as folder:
+            for name in (pid, 'preload_exits', 'nobody'):
+                shutil.copy('/bin/true', os.path.join(folder, name))
+            for words in ([pid], ['preload_exits']):
+                result = report(*words, cwd=folder)
+                self.assertEqual((result.returncode, result.stderr), (0, ''), words)
+                self.assertIn('(process %s), killed' % pid, result.stdout)
+            result = report('nobody', cwd=folder)
+            self.assertEqual((result.returncode, result.stdout), (1, ''))
+            self.assertEqual(result.stderr, 'allograft: nobody: the file of that name is no report, and no process of '
+                             'that program has counters in %s\n' % COUNTERS)
+            # By its path it is that file; and a report comes before processes.
+            self.assertIn('neither a JSON report', report('./preload_exits', cwd=folder).stderr)
+            shutil.copy(os.path.join(COUNTERS, counters()[0]), os.path.join(folder, 'nobody'))
+            self.assertIn('(process %s), killed' % pid, report('nobody', cwd=folder).stdout)
 
     def test_list_of_what_cannot_be_read(self):
         for _ in range(3):
