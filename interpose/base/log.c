@@ -13,6 +13,7 @@
 
 static enum ag_log_level highest = AG_LOG_WARN;
 static bool is_bound, was_open;
+static int borrowed = -1;
 static struct stat bound;
 static _Atomic bool is_stuck; /* nobody reads what goes to stderr: no line waits any more */
 
@@ -25,17 +26,27 @@ void ag_log_bind(void)
     errno = saved_errno;
 }
 
-const char *ag_log_stderr_trouble(void)
+static bool is_of_bound(int fd)
 {
     struct stat now;
 
+    return !fstat(fd, &now) && now.st_dev == bound.st_dev && now.st_ino == bound.st_ino;
+}
+
+const char *ag_log_stderr_trouble(void)
+{
     if (!is_bound)
         return NULL;
     if (!was_open)
         return "standard error was closed when the process began";
-    if (fstat(STDERR_FILENO, &now) || now.st_dev != bound.st_dev || now.st_ino != bound.st_ino)
+    if (!is_of_bound(STDERR_FILENO))
         return "standard error is not what it was when the process began";
     return NULL;
+}
+
+void ag_log_borrow(int fd)
+{
+    borrowed = was_open && fd >= 0 && is_of_bound(fd) ? fd : -1;
 }
 
 void ag_log_set_level(enum ag_log_level level)
@@ -55,11 +66,12 @@ void ag_log(enum ag_log_level level, const char *format, ...)
     char line[1024];
     size_t length = sizeof(prefix) - 1;
     va_list args;
-    int added;
+    int fd, added;
 
     if (level > highest)
         return;
-    if (ag_log_stderr_trouble()) {
+    fd = ag_log_stderr_trouble() ? borrowed : STDERR_FILENO;
+    if (fd < 0) {
         errno = saved_errno;
         return;
     }
@@ -71,8 +83,8 @@ void ag_log(enum ag_log_level level, const char *format, ...)
         length +=
             (size_t)added < sizeof(line) - length - 1 ? (size_t)added : sizeof(line) - length - 2;
     line[length++] = '\n';
-    if (ag_text_write_within(STDERR_FILENO, line, length,
-                             atomic_load(&is_stuck) ? 0 : AG_LOG_TIMEOUT_MS) == -ETIMEDOUT)
+    if (ag_text_write_within(fd, line, length, atomic_load(&is_stuck) ? 0 : AG_LOG_TIMEOUT_MS) ==
+        -ETIMEDOUT)
         atomic_store(&is_stuck, true);
     errno = saved_errno;
 }

@@ -5,6 +5,7 @@
 #include "interpose/report/unused.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -23,6 +24,7 @@
 struct mark {
     int pid;
     uint64_t began_ns; /* of CLOCK_REALTIME */
+    int witness;
     char counters[2048];
 };
 
@@ -33,14 +35,15 @@ static uint64_t in_ns(struct timespec t)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-int ag_unused_mark(const char *counters, char *text, size_t size)
+int ag_unused_mark(int witness, const char *counters, char *text, size_t size)
 {
     struct timespec now;
     int length;
 
     if (clock_gettime(CLOCK_REALTIME, &now))
         return -errno;
-    length = snprintf(text, size, "%d:%llu:%s", getpid(), (unsigned long long)in_ns(now), counters);
+    length = snprintf(text, size, "%d:%llu:%d:%s", getpid(), (unsigned long long)in_ns(now),
+                      witness, counters);
     return length > 0 && (size_t)length < size ? 0 : -ENAMETOOLONG;
 }
 
@@ -63,6 +66,7 @@ void ag_unused_begin(void)
         return;
     found.pid = (int)take_number(&value);
     found.began_ns = take_number(&value);
+    found.witness = (int)take_number(&value);
     if (!value || strlen(value) >= sizeof(found.counters))
         return;
     memcpy(found.counters, value, strlen(value) + 1);
@@ -99,14 +103,33 @@ static bool others_used_it(void)
     return used;
 }
 
+/* Programs that check whether all their output was written (GNU ls does) close standard error
+ * before libraries end. */
+static int borrow_stderr(void)
+{
+    char path[40];
+
+    if (!mark.witness || !ag_log_stderr_trouble())
+        return -1;
+    snprintf(path, sizeof(path), "/proc/%d/fd/2", mark.witness);
+    return open(path, O_WRONLY | O_APPEND | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+}
+
 void ag_unused_tell(void)
 {
+    int borrowed;
+
     if (!ag_unused_is_marked() || others_used_it())
         return;
+    borrowed = borrow_stderr();
+    ag_log_borrow(borrowed);
     ag_log_warn(
         "neither %s (process %d) nor what it started made a CUDA call that came through, so "
         "there is no report. Usual reasons: none of it needs a GPU; a program is statically "
         "linked, setuid, or was started without LD_PRELOAD (sudo, env -i, a container, "
         "another host)",
         program_invocation_short_name, mark.pid);
+    ag_log_borrow(-1);
+    if (borrowed >= 0)
+        close(borrowed);
 }

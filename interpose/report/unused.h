@@ -13,9 +13,10 @@
 
 #define AG_UNUSED_VARIABLE "ALLOGRAFT_RUN"
 
-/* The mark of this process, which is to become the program; `counters` as ALLOGRAFT_COUNTERS. 0 or
+/* The mark of this process, which is to become the program; `witness` is a process that has the
+ * program's first standard error until it ends, or 0; `counters` as ALLOGRAFT_COUNTERS. 0 or
  * -errno. */
-int ag_unused_mark(const char *counters, char *text, size_t size);
+int ag_unused_mark(int witness, const char *counters, char *text, size_t size);
 
 /* Reads the mark as the process starts: programs do with their environment what they like, and may
  * free it before their end. */

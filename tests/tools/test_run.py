@@ -9,6 +9,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import time
 
 import command
 from command import CommandTest, allograft, clean_environment, paths
@@ -228,6 +229,89 @@ class Program(RunTest):
             self.assert_silent(result, plain.stdout, plain.returncode)
 
 
+# A process that holds memory, and does what it is told.
+HOLDER = """
+import ctypes, os, signal, sys
+cuda = ctypes.CDLL("libcuda.so.1")
+device, context, memory = ctypes.c_int(), ctypes.c_void_p(), ctypes.c_uint64()
+def ok(result): assert result == 0, result
+ok(cuda.cuInit(0))
+ok(cuda.cuDeviceGet(ctypes.byref(device), 0))
+ok(cuda.cuCtxCreate_v2(ctypes.byref(context), 0, device))
+ok(cuda.cuMemAlloc_v2(ctypes.byref(memory), ctypes.c_size_t(3 << 20)))
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+"""
+
+
+class LastWord(RunTest):
+    """Where a signal ends the program, somebody says how to see what it had counted."""
+
+    def setUp(self):
+        super().setUp()
+        self.counters = os.path.join(self.folder, "counters")
+        os.mkdir(self.counters)
+
+    def said(self, *words, then="os.kill(os.getpid(), signal.SIGINT)", **settings):
+        """Exit status and stderr of the holder, in a session of its own, of which nobody is left."""
+        env = clean_environment(**{"ALLOGRAFT_COUNTERS": self.counters, "LD_LIBRARY_PATH": paths.sim, **settings})
+        program = self.file("holder.py", HOLDER + then + "\n")
+        with subprocess.Popen([paths.command, "run", *words, "--", sys.executable, program], env=env, text=True,
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                              start_new_session=True) as child:
+            self.pid = child.pid
+            out, err = child.communicate(timeout=60) # until nobody has it open
+            self.assertEqual(out, "")
+        with self.assertRaises(ProcessLookupError):
+            for _ in range(200): # an orphan is gone when its new parent has seen it
+                os.killpg(self.pid, 0)
+                time.sleep(0.05)
+        return child.returncode, err
+
+    def test_names_the_command(self):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL, signal.SIGSEGV):
+            status, err = self.said(then=f"os.kill(os.getpid(), {int(number)})")
+            self.assertEqual(status, -number)
+            self.assertRegex(err, r"^allograft: python\S* \(process %d\) was ended before it could write its report: "
+                             r"`ALLOGRAFT_COUNTERS=\S+ allograft report %d` shows what it had counted\n$" % (self.pid, self.pid))
+            shown = allograft("report", str(self.pid), env=clean_environment(ALLOGRAFT_COUNTERS=self.counters))
+            self.assertIn(f"(process {self.pid}), killed", shown.stdout)
+
+    def test_of_a_terminal(self):
+        """Ctrl-C goes to the whole group."""
+        status, err = self.said(then="os.killpg(0, signal.SIGINT)")
+        self.assertEqual(status, -signal.SIGINT)
+        self.assertIn(f"allograft report {self.pid}`", err)
+
+    def test_is_not_said_of_one_that_ends_by_itself(self):
+        for then in ("pass", "os._exit(0)", "sys.exit(3)", "os.execvp('true', ['true'])"):
+            self.assertNotIn("was ended", self.said(then=then)[1])
+
+    def test_is_not_said_where_no_report_is_asked_for(self):
+        for words in (["--stats", "off"], ["--log", "error"], ["--counters", "off"], ["--disable", "1"]):
+            self.assertEqual(self.said(*words), (-signal.SIGINT, ""))
+
+    def test_is_by_no_child_of_the_program(self):
+        """It may wait until it has none left, as one does that adopts others' children."""
+        code = "import os\ntry: os.wait()\nexcept ChildProcessError: print('none')"
+        for before in ("", "import ctypes; ctypes.CDLL(None).prctl(36, 1); "): # PR_SET_CHILD_SUBREAPER
+            start = before + "import os, sys; os.execvp(sys.argv[1], sys.argv[1:])"
+            result = subprocess.run([sys.executable, "-c", start, paths.command, "run", sys.executable, "-c", code],
+                                    env=clean_environment(), stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                                    timeout=60, check=True)
+            self.assertEqual(result.stdout, "none\n")
+
+    def test_has_none_of_the_descriptors(self):
+        """A pipe that the program closes has no writer left."""
+        reader, writer = os.pipe()
+        program = f"exec {writer}>&- >&-; head -c 1 <&{reader} | wc -c >&2"
+        with subprocess.Popen([paths.command, "run", "sh", "-c", program], env=clean_environment(), text=True,
+                              pass_fds=(reader, writer), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+            os.close(writer)
+            os.close(reader)
+            _, err = child.communicate(timeout=60)
+        self.assertTrue(err.startswith("0\n"), err)
+
+
 class Unused(RunTest):
     """One line where neither the program nor what it started used CUDA, since there is no report then."""
 
@@ -273,11 +357,19 @@ class Unused(RunTest):
         env = clean_environment(ALLOGRAFT_COUNTERS=self.counters, ALLOGRAFT_CONFIG=config)
         self.assert_silent(allograft("run", "true", env=env, unused=True), "")
 
-    def test_is_not_said_into_a_file_of_the_program(self):
+    def test_is_said_where_the_program_closes_its_standard_error(self):
+        """As GNU programs do before they end; and not into a file of the program that has its number."""
+        self.assert_said("--", "ls", self.folder)
         path = os.path.join(self.folder, "mine")
         for program in (f"exec 2>'{path}'", f"exec 2>&-; exec 5>'{path}'"):
-            self.assertEqual(self.said("--", "sh", "-c", program), "")
+            self.assert_said("--", "sh", "-c", program)
             self.assertEqual(os.path.getsize(path), 0)
+        # Nothing else of it goes there, and nobody else is written to.
+        with open(path, "w", encoding="utf-8") as file:
+            subprocess.run([paths.command, "run", "ls", self.folder], stdout=subprocess.DEVNULL, stderr=file, check=True,
+                           env=clean_environment(ALLOGRAFT_COUNTERS=self.counters, LD_LIBRARY_PATH=paths.sim))
+        with open(path, encoding="utf-8") as file:
+            self.assertRegex(file.read(), r"^allograft: neither ls \(process \d+\) nor .*\n$")
 
     def test_is_not_said_without_the_command(self):
         preload = ":".join(filter(None, [os.environ.get("TEST_PRELOAD"), paths.library]))

@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/types.h>
 
 /* ---- check.c: the settings in force -------------------------------------------------------- */
 
@@ -81,6 +82,13 @@ int run_set_pair(const char *pair);
 int run_prepare(char **argv, struct run_extras extras);
 /* Becomes the program; returns only where that failed. */
 int run_execute(char **argv);
+
+/* ---- last_word.c --------------------------------------------------------------------------- */
+
+/* Starts a process that ends with the program which this one is about to become: where a signal
+ * ends that, it says how to see what the counters in the folder (a value of ALLOGRAFT_COUNTERS)
+ * hold. Its id, or 0 where there is none. */
+pid_t last_word_start(char **argv, const char *counters);
 
 /* ---- preload_obstacle.c -------------------------------------------------------------------- */
 

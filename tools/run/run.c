@@ -161,15 +161,15 @@ static int add_nvtx(const char *library)
 
 /* ---- programs without CUDA ----------------------------------------------------------------- */
 
-/* Makes the library say at the end that the program did not use CUDA. If that fails, the program is
- * started all the same. */
-static void mark_program(void)
+/* Makes the library say at the end that the program did not use CUDA, and somebody say where a
+ * signal ended it. If that fails, the program is started all the same. */
+static void mark_program(char **argv)
 {
     const char *counters = settings_watched_counters();
     char mark[AG_TEXT_MAX + 100];
 
     (void)unsetenv(AG_UNUSED_VARIABLE); /* of another `allograft run` around this one */
-    if (counters && !ag_unused_mark(counters, mark, sizeof(mark)))
+    if (counters && !ag_unused_mark(last_word_start(argv, counters), counters, mark, sizeof(mark)))
         (void)setenv(AG_UNUSED_VARIABLE, mark, 1);
 }
 
@@ -242,6 +242,6 @@ int command_run(const struct command_line *line)
         status = run_prepare(line->words, extras);
     if (status)
         return status;
-    mark_program();
+    mark_program(line->words);
     return run_execute(line->words);
 }
