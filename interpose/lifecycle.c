@@ -288,6 +288,8 @@ static enum ag_entry_state start(void)
     configure();
     if (!settings_bad)
         ag_nvtx_tell(&options);
+    if (settings_bad && !strcmp(options.stats.text, "stderr"))
+        memcpy(options.stats.text, "off", sizeof("off")); /* all has been told */
     ag_report_describe(&options);
     ag_unused_note();
     trouble = find_trouble(settings_bad);

@@ -30,6 +30,7 @@
 #include "interpose/base/clock.h"
 #include "interpose/base/log.h"
 #include "interpose/report/stats.h"
+#include "interpose/settings/pattern.h"
 
 #define LOCK_TRIES    200u /* of LOCK_PAUSE_NS */
 #define LOCK_PAUSE_NS (5 * 1000 * 1000)
@@ -212,10 +213,11 @@ static int find_own_name(const char *path, char *own)
     struct stat st;
 
     for (unsigned i = 1; i < OWN_NAMES; i++) {
-        int length =
-            snprintf(own, PATH_MAX, i == 1 ? "%s.%d" : "%s.%d.%u", path, ag_stats.head.pid, i);
+        char words[32];
 
-        if (length >= PATH_MAX)
+        snprintf(words, sizeof(words), i == 1 ? "%d" : "%d.%u", ag_stats.head.pid, i);
+        if (snprintf(own, PATH_MAX, "%s", path) >= PATH_MAX ||
+            !ag_pattern_distinguish(own, PATH_MAX, words))
             return -ENAMETOOLONG;
         if (lstat(own, &st) && errno == ENOENT)
             return 0;

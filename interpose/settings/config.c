@@ -104,17 +104,12 @@ static char *ended(char *text, char *end)
     return text;
 }
 
-/* Takes the setting that stands between `line` and `end` apart. */
-static int split(char *line, char *end, struct ag_config_entry *ret, char *why, size_t why_size)
+/* Takes the setting that stands between `name`, where the blanks of `line` end, and `end` apart. */
+static int split(const char *line, char *name, char *end, struct ag_config_entry *ret, char *why,
+                 size_t why_size)
 {
-    char *name = skip_blanks(line, end), *value;
-    char *equals = memchr(name, '=', (size_t)(end - name));
-    char *zero = memchr(line, '\0', (size_t)(end - line));
+    char *equals = memchr(name, '=', (size_t)(end - name)), *value;
 
-    if (zero) {
-        snprintf(why, why_size, "column %zu: a NUL byte; allowed: text", (size_t)(zero - line) + 1);
-        return -EINVAL;
-    }
     if (!equals) {
         snprintf(why, why_size,
                  "column %zu: no '=' behind \"%.40s\"; allowed: NAME=value, or # and "
@@ -139,6 +134,19 @@ static int split(char *line, char *end, struct ag_config_entry *ret, char *why, 
     return 1;
 }
 
+/* A file with a NUL byte is no text: nothing behind it is read. */
+static int refuse_nul(struct ag_config *config, const char *line, const char *end, char *why,
+                      size_t why_size)
+{
+    const char *nul = memchr(line, '\0', (size_t)(end - line));
+
+    if (!nul)
+        return 0;
+    config->next = config->end;
+    snprintf(why, why_size, "column %zu: a NUL byte; allowed: text", (size_t)(nul - line) + 1);
+    return -EINVAL;
+}
+
 int ag_config_next(struct ag_config *config, struct ag_config_entry *ret, char *why,
                    size_t why_size)
 {
@@ -150,9 +158,11 @@ int ag_config_next(struct ag_config *config, struct ag_config_entry *ret, char *
             end = config->end;
         config->next = end + 1;
         config->line++;
+        if (refuse_nul(config, line, end, why, why_size))
+            return -EINVAL;
         first = skip_blanks(line, end);
         if (first < end && *first != '#')
-            return split(line, end, ret, why, why_size);
+            return split(line, first, end, ret, why, why_size);
     }
     return 0;
 }

@@ -13,6 +13,7 @@
 #include "interpose/base/text.h"
 #include "interpose/report/unused.h"
 #include "interpose/settings/config.h"
+#include "interpose/settings/pattern.h"
 
 #define PREFIX "ALLOGRAFT_"
 
@@ -106,13 +107,26 @@ static bool is_off(const char *value)
     return false;
 }
 
+/* Of a row whose value is the name of a file for each process: are its placeholders known? */
+static int check_pattern(const char *value, const char *allowed, struct reason *why)
+{
+    const char *unknown = strstr(allowed, "PATH") ? ag_pattern_unknown(value) : NULL;
+
+    if (!unknown)
+        return 0;
+    snprintf(why->text, sizeof(why->text),
+             "column %zu: %.2s stands for nothing; allowed: %%p (process id), %%h (host), %%n "
+             "(program), %%r (rank)",
+             why->first_column + (size_t)(unknown - value), unknown);
+    return -EINVAL;
+}
+
 static int parse_TEXT(const char *value, const char *allowed, ag_type_TEXT *ret, struct reason *why)
 {
     const char *text = *value && is_off(value) && strstr(allowed, "off") ? "off" : value;
     size_t length = strlen(text);
 
-    (void)why;
-    if (!length || length >= sizeof(ret->text))
+    if (!length || length >= sizeof(ret->text) || check_pattern(text, allowed, why))
         return -EINVAL;
     memcpy(ret->text, text, length + 1);
     return 0;
@@ -122,9 +136,7 @@ static int parse_PATH(const char *value, const char *allowed, ag_type_PATH *ret,
 {
     size_t length = strlen(value);
 
-    (void)allowed;
-    (void)why;
-    if (length >= sizeof(ret->text))
+    if (length >= sizeof(ret->text) || check_pattern(value, allowed, why))
         return -EINVAL;
     if (is_off(value))
         length = 0;

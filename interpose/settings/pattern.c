@@ -30,6 +30,7 @@ void ag_pattern_expand(const char *pattern, bool in_child, char *path, size_t ca
 {
     size_t length = 0;
     bool has_pid = false;
+    char pid[16];
 
     for (; *pattern && length + 1 < capacity; pattern++) {
         size_t added = *pattern == '%' ? expand(pattern[1], path + length, capacity - length) : 0;
@@ -43,6 +44,36 @@ void ag_pattern_expand(const char *pattern, bool in_child, char *path, size_t ca
         length += added;
     }
     path[length < capacity ? length : capacity - 1] = '\0';
-    if (in_child && !has_pid && length + 1 < capacity)
-        snprintf(path + length, capacity - length, ".%d", ag_stats.head.pid);
+    if (in_child && !has_pid) {
+        snprintf(pid, sizeof(pid), "%d", ag_stats.head.pid);
+        (void)ag_pattern_distinguish(path, capacity, pid);
+    }
+}
+
+bool ag_pattern_distinguish(char *path, size_t capacity, const char *words)
+{
+    const char *slash = strrchr(path, '/');
+    char *name = slash ? path + (slash + 1 - path) : path;
+    char *dot = strrchr(name, '.');
+    char *end = path + strlen(path);
+    char *at = dot && dot != name ? dot : end;
+    size_t more = strlen(words) + 1;
+
+    if ((size_t)(end - path) + more >= capacity)
+        return false;
+    memmove(at + more, at, (size_t)(end - at) + 1);
+    *at = '.';
+    memcpy(at + 1, words, more - 1);
+    return true;
+}
+
+const char *ag_pattern_unknown(const char *pattern)
+{
+    for (const char *at = strchr(pattern, '%'); at; at = strchr(at + 1, '%')) {
+        bool is_letter = (at[1] >= 'a' && at[1] <= 'z') || (at[1] >= 'A' && at[1] <= 'Z');
+
+        if (is_letter && !strchr("phnr", at[1]))
+            return at;
+    }
+    return NULL;
 }

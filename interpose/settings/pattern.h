@@ -6,8 +6,14 @@
 #include <stddef.h>
 
 /* `pattern` with %p %h %n %r filled in: this process's id, host, program and rank (0 without one),
- * as the head of ag_stats has them. in_child: a pattern without %p gets the process id appended.
- * What does not fit is cut. */
+ * as the head of ag_stats has them. in_child: a pattern without %p gets the process id before its
+ * ending. What does not fit is cut. */
 void ag_pattern_expand(const char *pattern, bool in_child, char *path, size_t capacity);
+/* Puts `words` before the ending of the name, which says of what kind the file is: "a.json" becomes
+ * "a.words.json". False where there is no room, and nothing is changed. */
+bool ag_pattern_distinguish(char *path, size_t capacity, const char *words);
+/* The first '%' before a letter that stands for nothing, or NULL. Before anything else it is part of
+ * the name. */
+const char *ag_pattern_unknown(const char *pattern);
 
 #endif

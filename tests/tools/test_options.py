@@ -191,6 +191,20 @@ class Check(CommandTest):
         self.assert_refused(self.check(ALLOGRAFT_CONFIG="/dev/null"), "/dev/null", "no regular file")
         self.assert_refused(self.check(ALLOGRAFT_CONFIG=self.config("\n" * 65537)), "too large")
 
+    def test_reads_no_binary_file(self):
+        """One line at the first NUL byte, be it in a comment; what comes behind it is no text either."""
+        for text, line, column in (("\0\n\0\nPOLICY = fast\n", 1, 1), ("LOG = info\n# a\0b\n", 2, 4),
+                                   ("LOG = in\0fo\nnonsense\n", 1, 9)):
+            path = self.config(text)
+            result = self.check(ALLOGRAFT_CONFIG=path)
+            self.assertEqual((result.returncode, result.stdout), (2, ""))
+            said = [one for one in result.stderr.splitlines() if one.startswith("allograft: ")]
+            self.assertEqual(said, [f"allograft: {path}:{line}: column {column}: a NUL byte; allowed: text"])
+
+    def test_takes_any_sign_of_per_cent_that_names_nothing(self):
+        for value in ("100%.json", "50%/%p.json", "%%p.json", "%"):
+            self.assertEqual(self.check(ALLOGRAFT_STATS=value).returncode, 0, value)
+
     def test_lets_the_commands_own_variable_pass(self):
         self.assertEqual(self.check(ALLOGRAFT_LIBRARY="/anything").returncode, 0)
 

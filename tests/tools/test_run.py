@@ -118,6 +118,11 @@ class Settings(RunTest):
                        path + ":2: column 10: POLICY=fast is not allowed; allowed: auto|pool|native|managed",
                        "  POLICY = fast", "           ^")
         self.assert_refused(allograft("run", "--config", "/no/such", *program), "/no/such", "No such file")
+        self.assert_refused(allograft("run", "--stats", "x.%q.json", *program), "ALLOGRAFT_STATS: column 3: %q stands for nothing",
+                            "%p (process id)")
+        self.refuse_at(allograft("run", *program, env=clean_environment(ALLOGRAFT_TRACE="%p.%s.trace")),
+                       "ALLOGRAFT_TRACE: column 4: %s stands for nothing; allowed: %p (process id), %h (host), %n (program), "
+                       "%r (rank)", "  %p.%s.trace", "     ^")
         many = [word for _ in range(65) for word in ("--rule", "*:pool")]
         result = allograft("run", *many, *program)
         self.assertEqual(result.returncode, 2)

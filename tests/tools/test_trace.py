@@ -397,7 +397,7 @@ class Trace(CommandTest):
 
     def test_what_is_no_trace(self):
         for data, why in ((b"", "not a trace"), (b"AGTRACE", "not a trace"), (b"\x7fELF" * 300, "not a trace"),
-                          (header()[:300], "ends within its header"), (header(version=2), "another version")):
+                          (header()[:300], "ends within its header"), (header(version=2), "a newer version"), (header(version=0), "another version")):
             self.assert_refused(allograft("trace", self.file(data)), "a.trace", why, status=1)
         self.assert_refused(allograft("trace", self.folder), "not a regular file", status=1)
         self.assert_refused(allograft("trace", self.folder + "/none"), "No such file", status=1)

@@ -147,6 +147,9 @@ class Programs(TuneTest):
             self.assertIn(words, text)
         checked = allograft("options", "--check", env=dict(self.environment(), ALLOGRAFT_CONFIG=config))
         self.assertEqual(checked.returncode, 0, checked.stderr)
+        # Nothing won, so nothing is set: not even that later runs are without Allograft.
+        with open(config, encoding="utf-8") as file:
+            self.assertEqual([line for line in file if not line.startswith("#")], [])
 
     def test_best_can_be_pasted_into_a_shell(self):
         report = 'case $ALLOGRAFT_STATS in */*) echo {} >"${ALLOGRAFT_STATS%/*}/1.json"; esac; '  # it used CUDA

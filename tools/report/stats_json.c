@@ -45,6 +45,26 @@ static void fault(struct reader *reader, const char *key, const char *what)
     reader->bad = true;
 }
 
+/* Later versions of the format have a higher number, and other meanings. */
+static void judge_schema(struct reader *reader, const json_t *root)
+{
+    const json_t *value = json_object_get(root, "schema");
+    const char *schema = json_is_string(value) ? json_string_value(value) : "";
+    unsigned version = 0;
+
+    if (!strcmp(schema, "allograft-stats/1"))
+        return;
+    if (sscanf(schema, "allograft-stats/%u", &version) == 1 && version > 1) {
+        snprintf(reader->why, reader->why_size,
+                 "is JSON of a newer version of Allograft, whose command reads it (%.40s; this "
+                 "one reads allograft-stats/1)",
+                 schema);
+        reader->bad = true;
+        return;
+    }
+    fault(reader, "schema", "is not \"allograft-stats/1\"");
+}
+
 /* ---- one value ----------------------------------------------------------------------------- */
 
 /* A count; 0 if it is missing. */
@@ -480,12 +500,9 @@ static void read_replay(struct reader *reader, const json_t *root)
 
 static void read_report(struct reader *reader, const json_t *root, struct ag_moment *ret_moment)
 {
-    const json_t *schema = json_object_get(root, "schema");
-
-    if (!json_is_string(schema) || strcmp(json_string_value(schema), "allograft-stats/1") != 0) {
-        fault(reader, "schema", "is not \"allograft-stats/1\"");
+    judge_schema(reader, root);
+    if (reader->bad)
         return;
-    }
     read_process(reader, root, ret_moment);
     read_settings(reader, root);
     read_rules(reader, root);

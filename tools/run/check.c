@@ -65,6 +65,15 @@ static bool read_line(const char *path, unsigned long number, char *text, size_t
     return found;
 }
 
+/* The value of the variable that a message begins with, or NULL. */
+static const char *value_of(const char *message)
+{
+    char name[64];
+
+    snprintf(name, sizeof(name), "%.*s", (int)strcspn(message, ":"), message);
+    return getenv(name);
+}
+
 /* Shows the place that a message names: "ALLOGRAFT_RULES: column 3: ..." or "FILE:7: column 3:
  * ...". Other messages name none. */
 static void point_at_place(const char *message)
@@ -80,10 +89,8 @@ static void point_at_place(const char *message)
     if (number < column && number > message && number[-1] == ':' && path &&
         read_line(path, strtoul(number, NULL, 10), line, sizeof(line)))
         text = line;
-    else if (!strncmp(message, "ALLOGRAFT_RULES:", strlen("ALLOGRAFT_RULES:")))
-        text = getenv("ALLOGRAFT_RULES");
-    else if (!strncmp(message, "ALLOGRAFT_GRAPH:", strlen("ALLOGRAFT_GRAPH:")))
-        text = getenv("ALLOGRAFT_GRAPH");
+    else
+        text = value_of(message);
     if (text)
         settings_point_at(text, strtoul(column + strlen(": column "), NULL, 10));
 }

@@ -259,6 +259,8 @@ static const char *header_problem(struct trace *trace)
     if (trace->n_bytes < sizeof(*header))
         return "it ends within its header";
     memcpy(header, trace->bytes, sizeof(*header));
+    if (header->version > AG_TRACE_VERSION)
+        return "it was written by a newer version of Allograft, whose command reads it";
     if (header->version != AG_TRACE_VERSION)
         return "it was written by another version of Allograft";
     if (header->header_bytes < sizeof(*header) || header->header_bytes > trace->n_bytes ||

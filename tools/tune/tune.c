@@ -574,7 +574,7 @@ static int write_config(unsigned best)
     for (unsigned i = 0; trials[best].settings[i]; i++)
         ag_text_add(&text, "%s\n", trials[best].settings[i]);
     if (!best)
-        ag_text_add(&text, "ALLOGRAFT_DISABLE=1\n");
+        ag_text_add(&text, "# No setting was better than the program as it is: none is set.\n");
     status = output_write(&options.write, text.data ? text.data : "", text.length);
     ag_text_finish(&text);
     return status;

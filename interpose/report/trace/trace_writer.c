@@ -29,6 +29,7 @@
 #include "interpose/base/text.h"
 #include "interpose/base/threads/thread.h"
 #include "interpose/report/trace/trace.h"
+#include "interpose/settings/pattern.h"
 #include "interpose/version.h"
 
 #define MS          1000000u
@@ -251,13 +252,16 @@ static bool write_header(void)
 /* Processes that were given the same name get one of their own, from the second on. */
 static int open_own_file(const char *path)
 {
-    char own[PATH_MAX];
-    int fd = open_file(path), length;
+    char own[PATH_MAX], pid[16];
+    int fd = open_file(path);
 
     if (fd != -EWOULDBLOCK)
         return fd;
-    length = snprintf(own, sizeof(own), "%s.%d", path, ag_stats.head.pid);
-    return length < (int)sizeof(own) ? open_file(own) : -ENAMETOOLONG;
+    snprintf(pid, sizeof(pid), "%d", ag_stats.head.pid);
+    if (snprintf(own, sizeof(own), "%s", path) >= (int)sizeof(own) ||
+        !ag_pattern_distinguish(own, sizeof(own), pid))
+        return -ENAMETOOLONG;
+    return open_file(own);
 }
 
 void ag_trace_begin(const char *path, uint64_t ring_bytes)

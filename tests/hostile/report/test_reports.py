@@ -335,8 +335,8 @@ class Names(Clean):
             self.assertEqual(self.read()['process']['pid'], first)
             for pid, lines in zip(pids, said):
                 if pid != first:
-                    self.assertEqual(self.read('r.json.%d' % pid)['process']['pid'], pid)
-                    self.assertRegex(lines, r'^allograft: the report lies in .*r\.json\.%d: .* %%p .*\n$' % pid)
+                    self.assertEqual(self.read('r.%d.json' % pid)['process']['pid'], pid)
+                    self.assertRegex(lines, r'^allograft: the report lies in .*r\.%d\.json: .* %%p .*\n$' % pid)
             # A run after that is another one.
             result = preloaded([REPORTS, 'returns'], {'ALLOGRAFT_STATS': self.path}, stats=None)
             self.assertEqual(result.err, '')

@@ -191,7 +191,7 @@ class Traces(Case):
                 self.assertEqual(sizes, [[2000, 2000], [3000, 3000]][:n])
                 self.assertEqual(len({t.pid for t in traces}), n)
                 for trace, file in ((Trace(self.path(f)), f) for f in os.listdir(self.folder)):
-                    self.assertIn(file, ('a.trace', 'a.trace.%d' % trace.pid, 'a.%d.trace' % trace.pid))
+                    self.assertIn(file, ('a.trace', 'a.%d.trace' % trace.pid))
 
     def test_killed(self):
         # The program goes on until so much is in the file, and is killed soon after.

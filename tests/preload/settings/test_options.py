@@ -52,6 +52,16 @@ class Options(Case):
                         self.assertFalse(report['coverage']['redirecting'])
                         self.assertEqual(report['coverage']['redirected'], 0)
 
+    def test_a_bad_value_is_one_line_where_no_report_is_asked_for(self):
+        for settings in ({'ALLOGRAFT_POLICY': 'fast'}, {'ALLOGRAFT_STATS': '%q.json'}):
+            result = preloaded(COMMAND, settings, stats=None)
+            self.assertEqual((self.native.status, self.native.out), (result.status, result.out))
+            line, = result.err.splitlines()
+            self.assertIn('; nothing is redirected', line)
+        # One that is asked for is written.
+        result = preloaded(COMMAND, {'ALLOGRAFT_POLICY': 'fast', 'ALLOGRAFT_STATS': 'full'}, stats=None)
+        self.assertIn('a setting was bad', result.err)
+
     def test_two_bad_values_make_two_lines(self):
         result = preloaded(COMMAND, {'ALLOGRAFT_POLICY': 'fast', 'ALLOGRAFT_FREE': 'never'})
         self.assertEqual(len(result.err.splitlines()), 2)
