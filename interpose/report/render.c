@@ -703,6 +703,7 @@ void ag_render_short(struct ag_text *text, const struct ag_stats *stats,
     text_summary(view);
     ag_render_holders_text(text, holders);
     ag_render_waits_text(text, holders);
+    ag_render_names_advice_text(text, holders);
     ADD(view, "  (the details: ALLOGRAFT_STATS=full, or a file)\n");
 }
 
@@ -742,6 +743,7 @@ void ag_render_text(struct ag_text *text, const struct ag_stats *stats,
     ag_render_marks_text(text, stats);
     ag_render_holders_text(text, holders);
     ag_render_waits_text(text, holders);
+    ag_render_names_advice_text(text, holders);
     text_group(view, "trace", "the trace (ALLOGRAFT_TRACE)");
     text_group(view, "fallbacks", "left to the driver because");
     text_coverage(view);

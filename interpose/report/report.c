@@ -210,7 +210,8 @@ static int render_and_deliver(const char *where, const char *path, bool exclusiv
     const struct ag_moment moment = {ag_clock_ns(), ag_clock_ticks(), true};
     const struct ag_holders_view view = {.holders = ag_holders_complete_now(),
                                          .names = ag_own_names,
-                                         .is_running = !*ag_stats.head.ended_by};
+                                         .is_running = !*ag_stats.head.ended_by,
+                                         .is_own = true};
     struct ag_text text = {0};
     size_t length = strlen(where);
     int result;

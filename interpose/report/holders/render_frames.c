@@ -33,12 +33,26 @@ static unsigned names_of(const struct ag_holders_view *view, uint64_t frame,
     return view->names ? view->names(view->namer, view->holders, frame, names, MOST_INLINED) : 0;
 }
 
+/* Where the function is not known, its place in the file is what tools can look up. */
+static void text_place(struct ag_text *text, const struct ag_holders *holders, uint64_t frame)
+{
+    const char *path = module_path(holders, frame);
+
+    ag_text_add(text, "      %s+0x%llx", *path ? file_name(path) : "(code in no file) ",
+                (unsigned long long)offset_of(frame));
+}
+
 static void text_native(struct ag_text *text, const struct ag_holders_view *view, uint64_t frame)
 {
     struct ag_frame_name names[MOST_INLINED];
     unsigned n = names_of(view, frame, names);
     const char *path = module_path(view->holders, frame);
 
+    if (!n || (n == 1 && !*names[0].function && !*names[0].file)) {
+        text_place(text, view->holders, frame);
+        ag_text_add(text, n && *names[0].note ? " (%s)\n" : "\n", names[0].note);
+        return;
+    }
     for (unsigned i = 0; i < n; i++) {
         ag_text_add(text, "      %s", *names[i].function ? names[i].function : "?");
         if (*names[i].file)
@@ -49,9 +63,6 @@ static void text_native(struct ag_text *text, const struct ag_holders_view *view
             ag_text_add(text, " (%s%s%s)\n", file_name(path), *names[i].note ? ": " : "",
                         names[i].note);
     }
-    if (!n)
-        ag_text_add(text, "      %s+0x%llx\n", *path ? file_name(path) : "(code in no file) ",
-                    (unsigned long long)offset_of(frame));
 }
 
 static void text_python(struct ag_text *text, const struct ag_holders *holders, uint64_t frame)
@@ -75,6 +86,14 @@ void ag_render_frames_text(struct ag_text *text, const struct ag_holders_view *v
     }
     if (stack->is_cut)
         ag_text_add(text, "      ...\n");
+}
+
+void ag_render_names_advice_text(struct ag_text *text, const struct ag_holders_view *view)
+{
+    if (view && view->is_own && view->holders && view->holders->most_frames &&
+        atomic_load_explicit(&view->holders->n_stacks, memory_order_acquire))
+        ag_text_add(text, "  (functions and lines: ALLOGRAFT_STATS=x.json, and then `allograft "
+                          "report x.json`)\n");
 }
 
 /* --- JSON --- */

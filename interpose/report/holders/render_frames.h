@@ -24,11 +24,14 @@ struct ag_holders_view {
     ag_frame_names *names;            /* NULL: no names */
     void *namer;
     bool is_running; /* what is live is no leak yet */
+    bool is_own;     /* of the process that renders, which knows few names */
 };
 
 /* A line for each frame. */
 void ag_render_frames_text(struct ag_text *text, const struct ag_holders_view *view,
                            const struct ag_held_stack *stack);
+/* How to have the names that the process itself does not know, where it has told of stacks. */
+void ag_render_names_advice_text(struct ag_text *text, const struct ag_holders_view *view);
 /* Members `cut` and `frames` of the object that is open. */
 void ag_render_frames_json(struct ag_emitter *json, const struct ag_holders_view *view,
                            const struct ag_held_stack *stack);

@@ -152,6 +152,30 @@ class Holders(Case):
         result = preloaded([HOLDERS, 'leaks', PLUGIN], {'ALLOGRAFT_STACKS': '16', 'ALLOGRAFT_STATS': 'stderr'}, stats=None)
         self.assertIn('memory never freed: 5.50 MiB in 8 blocks, from 6 stacks', result.err)
         self.assertIn('__libc_start_main', result.err)
+        # The others have a place in their file, and a line says how to have names.
+        self.assertRegex(result.err, r'\n +preload_holders\+0x[0-9a-f]+\n')
+        advice = '  (functions and lines: ALLOGRAFT_STATS=x.json, and then `allograft report x.json`)\n'
+        self.assertEqual(result.err.count(advice), 1)
+        _, result = self.report_of([HOLDERS, 'leaks', PLUGIN])
+        shown = command('report', os.path.join(self.folder, 'report.json')).stdout
+        self.assertNotIn('functions and lines:', shown)
+        self.assertNotRegex(shown, r'\n +preload_holders\+0x')
+        # Where there are no stacks, nothing is said of them.
+        self.assertNotIn('functions and lines:', preloaded([HOLDERS, 'leaks', PLUGIN], stats='x').files['x'])
+        self.assertIn(advice, preloaded([HOLDERS, 'leaks', PLUGIN], {'ALLOGRAFT_STACKS': '16'}, stats='x').files['x'])
+
+    def test_stripped_keeps_its_offsets(self):
+        if not shutil.which('strip'):
+            self.skipTest('there is no strip')
+        stripped = os.path.join(self.folder, 'stripped')
+        subprocess.run(['strip', '-o', stripped, HOLDERS], check=True)
+        whole, _ = self.report_of([stripped, 'leaks', PLUGIN])
+        offsets = {f['offset'] for s in whole['holders']['stacks'] for f in s['frames']
+                   if whole['holders']['modules'][f['module'] - 1]['path'] == stripped}
+        shown = command('report', os.path.join(self.folder, 'report.json')).stdout
+        told = {int(offset, 16) for offset in re.findall(r'\n +stripped\+0x([0-9a-f]+) \(no symbol: the file is stripped\)', shown)}
+        self.assertTrue(told and told <= offsets, shown)
+        self.assertNotIn('? (', shown)
 
     def test_off_says_nothing(self):
         path = os.path.join(self.folder, 'report.json')
