@@ -554,6 +554,14 @@ static void report_once(const char *ended_by)
         ag_record_end();
 }
 
+/* Does the loader tell our audit library of every binding? */
+static bool is_audited(void)
+{
+    const char *libraries = getenv("LD_AUDIT");
+
+    return libraries && strstr(libraries, "liballograft-audit.so");
+}
+
 /* For a process that used CUDA although none of its calls came through us. */
 static void warn_of_bypass(void)
 {
@@ -566,12 +574,13 @@ static void warn_of_bypass(void)
     if (atomic_load(&ag_stats.n_bypassing))
         ag_log_warn(
             "this process used CUDA, but none of its calls came through: %s reaches the driver "
-            "past Allograft (RTLD_DEEPBIND)",
-            ag_stats.bypassing[0]);
+            "past Allograft (RTLD_DEEPBIND)%s",
+            ag_stats.bypassing[0], is_audited() ? "" : "; `allograft run --audit` catches them");
     else
         ag_log_warn(
             "this process used CUDA, but none of its calls came through: it may load libcuda "
-            "with RTLD_DEEPBIND or be linked statically against the loader");
+            "with RTLD_DEEPBIND%s, or be linked statically against the loader",
+            is_audited() ? "" : " (`allograft run --audit` catches them)");
 }
 
 /* The end of a process of which we saw no call. On a stack of our own. */

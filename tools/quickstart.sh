@@ -19,7 +19,7 @@ build() {
     say "Setting up build/ (log: build/quickstart.log)"
     configure "$BUILD" "$LOG" || fail "the build could not be set up" "$LOG"
     say "Building the library, the command and what the demo needs"
-    built "$LOG" building "$BUILD" liballograft.so allograft "$@" || fail "the build failed" "$LOG"
+    built "$LOG" building "$BUILD" liballograft.so liballograft-audit.so allograft "$@" || fail "the build failed" "$LOG"
 }
 
 # run_demo PROGRAM [OPTION]...: as a person would type it, and with that line shown.

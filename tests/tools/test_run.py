@@ -507,6 +507,19 @@ class Library(RunTest):
             shutil.copy(paths.library, os.path.join(self.folder, folder, "liballograft.so"))
         return program
 
+    def test_for_an_audit_that_was_not_built(self):
+        """In a build folder the line says what builds it."""
+        folder = os.path.realpath(self.folder)
+        program = self.install("bin")
+        audited = ("run", "--audit", "touch", os.path.join(folder, "started"))
+        result = allograft(*audited, command=program)
+        self.assert_refused(result, f"--audit: {folder}/bin/liballograft-audit.so: No such file", status=1)
+        self.file("bin/build.ninja", "")
+        result = allograft(*audited, command=program)
+        self.assert_refused(result, f"--audit: {folder}/bin/liballograft-audit.so was not built: `ninja -C {folder}/bin "
+                            "liballograft-audit.so` builds it", status=1)
+        self.assertFalse(os.path.exists(os.path.join(folder, "started")))
+
     def first_preload(self, program, env=None):
         result = allograft("run", "sh", "-c", 'printf %s "$LD_PRELOAD"', command=program, env=env)
         self.assertEqual((result.returncode, result.stderr), (0, ""))

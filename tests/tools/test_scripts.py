@@ -12,7 +12,7 @@ from command import CommandTest, allograft, clean_environment, paths
 PROJECT = """
 project('small', 'c', meson_version: '>=1.0')
 copy = find_program('cp')
-foreach name : ['allograft', 'liballograft.so']
+foreach name : ['allograft', 'liballograft.so', 'liballograft-audit.so']
   custom_target(name, input: 'allograft', output: name, command: [copy, '@INPUT@', '@OUTPUT@'])
 endforeach
 subdir('tests/sim')
@@ -239,6 +239,7 @@ class Quickstart(InSmallProject):
         self.assertEqual(found, said, result.stdout)
         self.assertTrue(os.path.exists(f"{build}/tests/sim/demo/demo-sim"))
         self.assertTrue(os.path.exists(f"{build}/tests/sim/libcuda.so.1"))
+        self.assertTrue(os.path.exists(f"{build}/liballograft-audit.so"))  # for run --audit
 
     def test_on_a_gpu_compiles_and_says_which(self):
         self.graphics_card("case $1 in -L) echo 'GPU 0: H (UUID: x)';; *) echo H;; esac")

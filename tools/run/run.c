@@ -121,6 +121,21 @@ static bool loader_reports_all(void)
            (major > 2 || (major == 2 && minor >= 35));
 }
 
+/* In a build folder it may only have to be built. */
+static void complain_of_audit(const char *path, int error)
+{
+    const char *slash = strrchr(path, '/');
+    int length = (int)(slash - path);
+    char build[PATH_MAX + 48];
+
+    snprintf(build, sizeof(build), "%.*s/build.ninja", length, path);
+    if (error == ENOENT && !access(build, F_OK))
+        command_complain("run: --audit: %s was not built: `ninja -C %.*s %s` builds it", path,
+                         length, path, slash + 1);
+    else
+        command_complain("run: --audit: %s: %s", path, strerror(error));
+}
+
 /* Makes the loader report every binding to the audit library beside `library`. */
 static int add_audit(const char *library)
 {
@@ -136,7 +151,7 @@ static int add_audit(const char *library)
     snprintf(path, sizeof(path), "%.*s/liballograft-audit.so",
              (int)(strrchr(library, '/') - library), library); /* an absolute path */
     if (access(path, R_OK)) {
-        command_complain("run: --audit: %s: %s", path, strerror(errno));
+        complain_of_audit(path, errno);
         return STATUS_FAILED;
     }
     if (!old || !*old)

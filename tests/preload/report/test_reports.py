@@ -1,6 +1,7 @@
 # The report lies where it was asked for, follows its schema and counts what the program did.
 
 import json
+import os
 
 from harness import POLICIES, Case, main, preloaded, program, run
 
@@ -103,6 +104,23 @@ class Reports(Case):
         command = program('preload_lookup_deepbind')
         self.assertEqual(run(command).out, preloaded(command, stats=None).out)
         self.assertEqual(preloaded(command, stats=None).err, '')
+
+    def test_the_remedy_is_named_where_no_call_came(self):
+        device = '/dev/nvidia-uvm-of-no-gpu'  # by its open descriptor the library knows that CUDA was used
+        try:
+            open(device, 'w', encoding='utf-8').close()
+        except OSError as error:
+            self.skipTest(str(error))
+        self.addCleanup(os.unlink, device)
+        command = ['sh', '-c', 'exec "$0" 9<' + device, program('preload_lookup_deepbind')]
+        says = 'allograft: this process used CUDA, but none of its calls came through: '
+        line, = preloaded(command, stats=None).err.splitlines()
+        self.assertTrue(line.startswith(says), line)
+        self.assertIn('`allograft run --audit` catches them', line)
+        # Where it is on already, that is no remedy; a name that leads nowhere does nothing else.
+        audited = preloaded(command, {'LD_AUDIT': '/no/such/liballograft-audit.so'}, stats=None).err.splitlines()
+        line, = [line for line in audited if line.startswith('allograft: ')]
+        self.assertNotIn('--audit', line)
 
 
 if __name__ == '__main__':
