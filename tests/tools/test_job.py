@@ -676,13 +676,27 @@ class Malformed(JobTest):
             self.assertRegex(self.shown("report", *args), "allograft")
 
 
+class Opened(JobTest):
+    """The command that opens jansson when it needs it."""
+
+    def test_reads_the_same(self):
+        opens = os.path.join(os.path.dirname(paths.bare), "allograft-opens")
+        path = self.write("a.json", SAMPLE)
+        for words in (("report", path), ("report", "--json", path), ("diff", path, path), ("report", self.write("b.json", b"{"))):
+            linked, opened = allograft(*words), allograft(*words, command=opens)
+            if "there is no jansson here" in opened.stderr:
+                self.skipTest("libjansson.so.4 is not installed")
+            self.assertEqual((opened.returncode, opened.stdout, opened.stderr),
+                             (linked.returncode, linked.stdout, linked.stderr))
+
+
 class Bare(JobTest):
     """The command without the optional libraries."""
 
     def test_says_what_it_lacks(self):
         path = self.write("a.json", SAMPLE)
         self.assert_refused(allograft("report", path, command=paths.bare),
-                            "a.json is a JSON report", "built without jansson (libjansson-dev)", status=1)
+                            "a.json is a JSON report", "made without jansson (libjansson-dev)", status=1)
         self.assert_refused(allograft("report", self.write("a", b"x"), command=paths.bare),
                             "is neither a JSON report", "nor a file of counters", status=1)
         self.assert_refused(allograft("top", "--prometheus", "9400", command=paths.bare),

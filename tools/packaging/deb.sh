@@ -59,6 +59,13 @@ depends() {
     printf '%s\n' "${found:-libc6}"
 }
 
+# jansson, where the command opens it because it was there as a shared library only.
+recommends() {
+    if grep -q 'libjansson\.so' "$command"; then
+        printf ', libjansson4'
+    fi
+}
+
 if [ -n "$stage" ]; then
     cp -a "$stage" "$tree"
 else
@@ -79,6 +86,8 @@ mkdir -p "$tree/DEBIAN" "$doc"
     cat "$ROOT/LICENSE"
     printf '\nThe command carries uPlot for the pages that it writes:\n\n'
     cat "$ROOT/tools/report/web/LICENSE.uPlot"
+    printf '\nand, where its static library was there, jansson to read JSON:\n\n'
+    cat "$ROOT/tools/report/LICENSE.jansson"
 } >"$doc/copyright"
 # Debian's zsh looks for what packages bring in a folder of its own.
 find "$tree" -type d -path '*/zsh/site-functions' -exec sh -c 'mv "$1" "${1%/*}/vendor-completions"' - {} \; -prune
@@ -91,7 +100,7 @@ Maintainer: The Allograft developers <allograft@localhost>
 Section: utils
 Priority: optional
 Depends: $(depends)
-Recommends: libdw1 | libdw1t64
+Recommends: libdw1 | libdw1t64$(recommends)
 Installed-Size: $(du -sk --exclude=DEBIAN "$tree" | cut -f1)
 Description: runs CUDA programs on a memory pool and their repeated work as graphs
  A library to be preloaded into unchanged CUDA programs: cudaMalloc and cudaFree

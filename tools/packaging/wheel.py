@@ -139,6 +139,7 @@ def make(stage, out):
     wheel.add(info + "/entry_points.txt", b"[console_scripts]\nallograft = allograft._command:main\n")
     wheel.add_file(info + "/LICENSE", os.path.join(ROOT, "LICENSE"))
     wheel.add_file(info + "/LICENSE.uPlot", os.path.join(ROOT, "tools", "report", "web", "LICENSE.uPlot"))
+    wheel.add_file(info + "/LICENSE.jansson", os.path.join(ROOT, "tools", "report", "LICENSE.jansson"))
     wheel.close(info)
     return path
 

@@ -12,17 +12,16 @@ bool stats_from_json(const char *text, size_t length, struct process *process, c
 {
     (void)text, (void)length, (void)process;
     snprintf(why, why_size,
-             "is a JSON report, which this build cannot read: it was built without jansson "
+             "is a JSON report, which this command cannot read: it was made without jansson "
              "(libjansson-dev)");
     return false;
 }
 
 #else
 
-#include <jansson.h>
-
 #include "interpose/report/graphs/render_graphs.h"
 #include "interpose/settings/options.h"
+#include "tools/report/json_library.h"
 
 /* Keeps the first fault; reading continues with zeros after it. */
 struct reader {
@@ -747,8 +746,15 @@ bool stats_from_json(const char *text, size_t length, struct process *process, c
 {
     struct reader reader = {.stats = process->stats, .why = why, .why_size = why_size};
     json_error_t error;
-    json_t *root = json_loadb(text, length, 0, &error);
+    json_t *root;
 
+    if (!json_library_open()) {
+        snprintf(why, why_size,
+                 "is a JSON report, and there is no jansson here to read it with "
+                 "(libjansson.so.4)");
+        return false;
+    }
+    root = json_loadb(text, length, 0, &error);
     if (!root) {
         snprintf(why, why_size, "is not valid JSON: line %d, column %d: %.120s", error.line,
                  error.column, error.text);
@@ -757,7 +763,7 @@ bool stats_from_json(const char *text, size_t length, struct process *process, c
     read_report(&reader, root, &process->moment);
     if (!reader.bad && process->holders)
         read_tables(&reader, root, process->holders);
-    json_decref(root);
+    json_delete(root); /* nobody else has it */
     return !reader.bad;
 }
 
