@@ -648,6 +648,20 @@ static void text_rules(const struct view *view)
     text_rule(view, AG_MAX_RULES, "(no rule)");
 }
 
+/* Rules that applied to nothing, most often for a mistake in them: where there was anything that they
+ * could have applied to. The whole report has the table instead. */
+static void text_idle_rules(const struct view *view)
+{
+    uint64_t met = RULE_SUM(view, AG_MAX_RULES, hits);
+
+    for (unsigned i = 0; i < n_rules(view); i++)
+        met += RULE_SUM(view, i, hits) + RULE_SUM(view, i, held);
+    for (unsigned i = 0; met && i < n_rules(view); i++) {
+        if (!RULE_SUM(view, i, hits) && !RULE_SUM(view, i, held))
+            ADD(view, "  rule %u decided nothing: %s\n", i + 1, view->stats->head.rules[i]);
+    }
+}
+
 /* When a pool was made, and why. With the policies that never make one there is nothing to say. */
 static void text_pool(const struct view *view)
 {
@@ -701,6 +715,7 @@ void ag_render_short(struct ag_text *text, const struct ag_stats *stats,
     const struct view it = {text, stats, moment}, *view = &it;
 
     text_summary(view);
+    text_idle_rules(view);
     ag_render_holders_text(text, holders);
     ag_render_waits_text(text, holders);
     ag_render_names_advice_text(text, holders);

@@ -44,6 +44,14 @@ def placed(report):
 
 
 class Rules(Case):
+    def test_the_short_report_names_those_that_decided_nothing(self):
+        for rules, idle in (('*:native', []), ('device=1:managed; nth=3:native', ['1 decided nothing: device=1:managed']),
+                            ('from=lib*,size>1m:native; size>1g:fail', ['1 decided nothing: from=lib*,size>1m:native',
+                                                                        '2 decided nothing: size>1g:fail']),
+                            ('nth=2:fail', [])):
+            result = preloaded(COMMAND, {'ALLOGRAFT_RULES': rules}, stats=None)
+            self.assertEqual(re.findall(r'(?m)^  rule (.*)$', result.err), idle)
+
     def test_decide_what_they_say(self):
         for rules, decided in CASES:
             (_, result), = self.same(COMMAND, [{'ALLOGRAFT_RULES': rules, 'ALLOGRAFT_POLICY': 'pool'}])
