@@ -237,6 +237,7 @@ static void configure(void)
     };
 
     ag_log_set_level(options.log);
+    ag_entry_error_configure(options.on_error);
     ag_holders_configure(options.stacks, options.stacks_sample, options.waits);
     ag_inject_configure(&options.rules);
     ag_budget_configure(options.limit);
@@ -316,7 +317,9 @@ static bool replays_under(enum ag_entry_state state)
 /* Of enum ag_entry_replay. */
 static int replay_under(enum ag_entry_state state)
 {
-    int timed = state == AG_ENTRY_ACTIVE && options.waits ? AG_REPLAY_TIMED : 0;
+    int timed = state == AG_ENTRY_ACTIVE && (options.waits || options.on_error != AG_ON_ERROR_NOTE)
+                    ? AG_REPLAY_TIMED
+                    : 0;
 
     return (replays_under(state) ? AG_REPLAY_ON : AG_REPLAY_PASSED) | timed;
 }

@@ -19,6 +19,7 @@
 #include "interpose/driver/abi.h"
 #include "interpose/report/stats.h"
 #include "interpose/resolve/unseen.h"
+#include "interpose/settings/options.h"
 #include "policy/order/users.h"
 #include "policy/order/watch.h"
 
@@ -46,7 +47,7 @@ enum ag_entry_replay {
     AG_REPLAY_NEW = 0,    /* nothing was read yet */
     AG_REPLAY_PASSED = 1, /* they jump to the driver's own */
     AG_REPLAY_ON = 2,     /* marked streams are replayed */
-    AG_REPLAY_TIMED = 4,  /* calls that can wait are timed (entry_waits.h) */
+    AG_REPLAY_TIMED = 4,  /* calls that can wait are timed, or asked for errors (entry_waits.h) */
 };
 
 /* This thread is inside one of our hooks: what it calls now are our own calls. */
@@ -69,7 +70,7 @@ bool ag_entry_keeps_memory(void);
 /* Likewise for replay. */
 bool ag_entry_replays(void);
 
-/* Likewise, are calls timed that can wait? */
+/* Likewise, are calls timed that can wait, or is what they return looked at? */
 bool ag_entry_times_waits(void);
 
 /* Likewise, is it watched which streams get work (policy/order/watch.h)? */
@@ -148,12 +149,21 @@ static inline bool ag_entry_enter(enum ag_hook hook, void *const *real)
     return true;
 }
 
-static inline CUresult ag_entry_leave(CUresult result)
+/* A call of the program's failed, by which `function` answers. May end the process
+ * (entry_error.c). */
+void ag_entry_failed(CUresult result, const char *function);
+void ag_entry_error_configure(enum ag_on_error what);
+
+static inline CUresult ag_entry_leave_from(CUresult result, const char *function)
 {
     errno = ag_entry_errno;
     ag_entry_depth = 0;
+    if (AG_UNLIKELY(result != CUDA_SUCCESS))
+        ag_entry_failed(result, function);
     return result;
 }
+
+#define ag_entry_leave(result) ag_entry_leave_from(result, __func__)
 
 /* Before the driver gets work of a hook that was not entered: the fence that is due is placed. */
 static inline void ag_entry_submits(CUstream stream, bool per_thread)

@@ -76,6 +76,8 @@ static inline CUresult ag_entry_submitted(struct ag_stream *state, CUresult resu
         CUresult result = untimed_##symbol(__VA_ARGS__);                                    \
                                                                                             \
         ag_entry_wait_end(&timed);                                                          \
+        if (AG_UNLIKELY(result != CUDA_SUCCESS))                                            \
+            ag_entry_failed(result, #symbol);                                               \
         return result;                                                                      \
     }                                                                                       \
     AG_JUMPS(AG_ENTRY CUresult symbol parameters, symbol, may_jump, instead,                \

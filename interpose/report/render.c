@@ -7,6 +7,7 @@
 
 #include "interpose/report/emitter.h"
 #include "interpose/report/graphs/render_graphs.h"
+#include "interpose/report/errors/first_error.h"
 #include "interpose/report/guard/render_guard.h"
 #include "interpose/report/live.h"
 #include "interpose/report/render_marks.h"
@@ -482,6 +483,7 @@ void ag_render_json(struct ag_text *text, const struct ag_stats *stats,
     ag_render_marks_json(json, stats);
     ag_render_replay_json(json, stats);
     ag_render_pools_json(json, stats);
+    ag_first_error_json(json, view->stats);
     json_warnings(json, view);
     ag_render_holders_json(json, holders);
     ag_render_waits_json(json, holders);
@@ -702,8 +704,12 @@ static void text_title(const struct view *view)
 /* What comes first in every form of the text. */
 static void text_summary(const struct view *view)
 {
+    char first_error[256];
+
     text_title(view);
     ag_verdict_text(view->text, view->stats, view->moment);
+    if (*ag_first_error_text(view->stats, first_error, sizeof(first_error)))
+        ADD(view, "  first error: %s\n", first_error);
     for (unsigned i = 0; warning(view, i); i++)
         ADD(view, "  warning: %s\n", warning(view, i));
     ag_render_guard_text(view->text, view->stats);

@@ -136,6 +136,14 @@ struct ag_stats_slot {
     _Atomic uint64_t app_pools[AG_APP_POOLS][AG_N_APP_COUNTS];
 };
 
+/* The first sticky error that a call returned: first_error.h. */
+struct ag_first_error {
+    _Atomic uint32_t claimed, used; /* the row is somebody's; it is complete */
+    int32_t code, thread;
+    uint64_t after_ns; /* since the process began */
+    char call[48];
+};
+
 struct ag_level {
     _Alignas(64) _Atomic uint64_t current, peak;
 };
@@ -193,6 +201,7 @@ struct ag_stats {
     char bypassing[AG_STATS_BYPASSING][128]; /* libraries whose calls go past us: see bypass.h */
     char unseen[AG_STATS_UNSEEN][64]; /* libraries that use the device past us: see unseen.h */
     struct ag_app_pool_stats app_pools[AG_APP_POOLS];
+    struct ag_first_error first_error;
     _Atomic uint32_t n_guard_findings; /* may be more than there are rows */
     struct ag_guard_finding guard_findings[AG_GUARD_FINDINGS];
     _Atomic uint64_t peak_bytes[AG_STATS_DEVICES][AG_N_PLACEMENTS]; /* most at a time: live.h */

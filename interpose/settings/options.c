@@ -67,6 +67,7 @@ PARSE_WORD(ACCESS)
 PARSE_WORD(PREFETCH)
 PARSE_WORD(OOM)
 PARSE_WORD(GUARD)
+PARSE_WORD(ON_ERROR)
 
 static int parse_PREFER(const char *value, const char *allowed, struct ag_prefer *ret,
                         struct reason *why)
@@ -674,12 +675,16 @@ bool ag_options_may_replay(char **environment)
 
 bool ag_options_may_time_waits(char **environment)
 {
+    enum ag_on_error on_error = AG_ON_ERROR_NOTE;
     bool waits = false;
 
-    if (!ag_option_text(environment, AG_OPTION_WAITS))
-        return !ag_options_are_disabled(environment) && names_file(environment);
+    if (ag_options_are_disabled(environment))
+        return false;
+    READ_VARIABLE(environment, ON_ERROR, ON_ERROR, &on_error);
     READ_VARIABLE(environment, WAITS, SWITCH, &waits);
-    return !ag_options_are_disabled(environment) && waits;
+    return waits || on_error != AG_ON_ERROR_NOTE ||
+           (names_file(environment) && (!ag_option_text(environment, AG_OPTION_WAITS) ||
+                                        !ag_option_text(environment, AG_OPTION_ON_ERROR)));
 }
 
 static bool need_nvtx(const struct ag_stream_words *streams, const struct ag_iteration *iteration)

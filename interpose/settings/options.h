@@ -13,6 +13,9 @@
 
 enum ag_free_mode { AG_FREE_AUTO, AG_FREE_ORDERED, AG_FREE_SYNC };
 enum ag_oom { AG_OOM_ERROR, AG_OOM_SPILL };
+/* What follows the first sticky error: a note in the report, a line at once, the end. */
+enum ag_on_error { AG_ON_ERROR_NOTE, AG_ON_ERROR_REPORT, AG_ON_ERROR_EXIT };
+#define AG_ON_ERROR_STATUS 70 /* the exit status of the latter */
 enum ag_guard { AG_GUARD_OFF, AG_GUARD_POISON, AG_GUARD_CANARY, AG_GUARD_PAGE };
 
 struct ag_size {
@@ -31,6 +34,7 @@ typedef enum ag_access ag_type_ACCESS;
 typedef enum ag_prefetch ag_type_PREFETCH;
 typedef enum ag_oom ag_type_OOM;
 typedef enum ag_guard ag_type_GUARD;
+typedef enum ag_on_error ag_type_ON_ERROR;
 typedef bool ag_type_SWITCH;
 typedef struct ag_size ag_type_SIZE;
 typedef struct {

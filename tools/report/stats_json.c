@@ -482,6 +482,20 @@ static void read_findings(struct reader *reader, const json_t *root)
     }
 }
 
+static void read_first_error(struct reader *reader, const json_t *root)
+{
+    const json_t *row = json_object_get(root, "first_error");
+    struct ag_first_error *first = &reader->stats->first_error;
+
+    if (!json_is_object(row))
+        return;
+    first->code = (int32_t)json_integer_value(json_object_get(row, "code"));
+    first->thread = (int32_t)json_integer_value(json_object_get(row, "thread"));
+    first->after_ns = number(reader, row, "after_ns");
+    copy_text(reader, row, "call", first->call, sizeof(first->call));
+    first->claimed = first->used = 1;
+}
+
 static void read_replay(struct reader *reader, const json_t *root)
 {
     const json_t *replay = part(reader, root, "replay");
@@ -511,6 +525,7 @@ static void read_report(struct reader *reader, const json_t *root, struct ag_mom
     read_graphs(reader, root);
     read_marks(reader, root);
     read_findings(reader, root);
+    read_first_error(reader, root);
     read_replay(reader, root);
     read_counters(reader, root);
     reader->stats->pending_bytes.peak =

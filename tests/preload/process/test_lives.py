@@ -4,7 +4,7 @@ import os
 import re
 import unittest
 
-from harness import COUNTERS, POLICIES, Case, main, preloaded, program
+from harness import COUNTERS, POLICIES, Case, main, preloaded, program, run
 
 # The kernel's own lines aside, a killed or forked process may print in another order.
 SETTINGS = {'SIM_VIOLATION': 'count'}
@@ -59,6 +59,33 @@ class Lives(Case):
                     self.assertIn('synchronise: 700', result.out)
                     if 'ALLOGRAFT_DISABLE' not in variant:
                         self.assertEqual(result.report()['process']['ended_by'], 'exit')
+
+    def test_the_first_error_that_stays_is_named(self):
+        native = run([LIFE, 'broken'], SETTINGS)
+        for on_error, call in (('note', 'cuMemAlloc_v2'), ('report', 'cuCtxSynchronize')):
+            for settings in ({}, {'ALLOGRAFT_GRAPH': 'all'}, {'ALLOGRAFT_POLICY': 'native'}):
+                settings = dict(SETTINGS, **settings, ALLOGRAFT_ON_ERROR=on_error)
+                result = preloaded([LIFE, 'broken'], settings)
+                self.assertEqual((result.status, result.out), (native.status, native.out))
+                first = result.report()['first_error']
+                if 'ALLOGRAFT_GRAPH' not in settings:  # which sees waits itself, and asks when work is submitted
+                    self.assertEqual(first['call'], call, settings)
+                self.assertEqual(first['code'], 700)
+                self.assertEqual(result.err.count('allograft: '), on_error == 'report')
+        result = preloaded([LIFE, 'broken'], dict(SETTINGS, ALLOGRAFT_ON_ERROR='report'), stats=None)
+        said = r'cuCtxSynchronize\S* returned 700 \(an illegal memory access\) in thread \d+, .* after the start; .*\n'
+        self.assertEqual(len(re.findall('(?m)^allograft: ' + said, result.err)), 1, result.err)
+        self.assertEqual(len(re.findall('(?m)^  first error: ' + said, result.err)), 1, result.err)
+        # Errors of one call are not among them, and where none came there is nothing to say.
+        self.assertNotIn('first_error', preloaded([LIFE, 'fork_idle'], {'ALLOGRAFT_ON_ERROR': 'exit'}).reports()[0])
+
+    def test_a_program_that_would_compute_nonsense_is_ended(self):
+        for settings in ({}, {'ALLOGRAFT_GRAPH': 'all'}, {'ALLOGRAFT_WAITS': '1', 'ALLOGRAFT_STACKS': '4'}):
+            result = preloaded([LIFE, 'broken'], dict(SETTINGS, **settings, ALLOGRAFT_ON_ERROR='exit'))
+            self.assertEqual((result.status, result.out), (70, ''), result.err)
+            report = result.report()
+            self.assertEqual((report['first_error']['code'], report['process']['ended_by']), (700, '_exit'))
+        self.assertEqual(preloaded([LIFE, 'fork_idle'], {'ALLOGRAFT_ON_ERROR': 'exit'}).status, run([LIFE, 'fork_idle']).status)
 
     def test_no_descriptors(self):
         # The report cannot be opened either: one line says so, and nothing else is different.

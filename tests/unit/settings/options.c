@@ -117,6 +117,9 @@ static const struct words expected_words[] = {
       [AG_POLICY_POOL] = "pool",
       [AG_POLICY_NATIVE] = "native",
       [AG_POLICY_MANAGED] = "managed"}},
+    {"ALLOGRAFT_ON_ERROR",
+     MEMBER(on_error),
+     {[AG_ON_ERROR_NOTE] = "note", [AG_ON_ERROR_REPORT] = "report", [AG_ON_ERROR_EXIT] = "exit"}},
     {"ALLOGRAFT_FREE",
      MEMBER(free_mode),
      {[AG_FREE_AUTO] = "auto", [AG_FREE_ORDERED] = "ordered", [AG_FREE_SYNC] = "sync"}},
@@ -546,7 +549,10 @@ static void knows_who_may_time_waits(void)
     CHECK(!times_waits("ALLOGRAFT_WAITS=yes", NULL));
     CHECK(!times_waits("ALLOGRAFT_WAITS=1", "ALLOGRAFT_DISABLE=1"));
     CHECK(times_waits("ALLOGRAFT_CONFIG=/some/where", NULL));
-    CHECK(!times_waits("ALLOGRAFT_CONFIG=/some/where", "ALLOGRAFT_WAITS=0"));
+    CHECK(times_waits("ALLOGRAFT_CONFIG=/some/where", "ALLOGRAFT_WAITS=0")); /* ON_ERROR, perhaps */
+    CHECK(times_waits("ALLOGRAFT_ON_ERROR=report", NULL) &&
+          times_waits("ALLOGRAFT_ON_ERROR=exit", "ALLOGRAFT_WAITS=0"));
+    CHECK(!times_waits("ALLOGRAFT_ON_ERROR=note", NULL));
     CHECK(!times_waits("ALLOGRAFT_CONFIG=/some/where", "ALLOGRAFT_DISABLE=1"));
 }
 
