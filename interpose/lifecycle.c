@@ -41,6 +41,7 @@
 #include "interpose/exit/own_stack.h"
 #include "interpose/hooks/entry.h"
 #include "interpose/report/counters_file.h"
+#include "interpose/report/errors/errors_file.h"
 #include "interpose/report/holders/holders.h"
 #include "interpose/report/report.h"
 #include "interpose/report/trace/trace.h"
@@ -553,6 +554,8 @@ static void report_once(const char *ended_by)
     if (strcmp(options.stats.text, "off") && !ag_report_is_empty())
         ag_bypass_look();
     ag_trace_finish(ended_by);
+    if (ag_errors_are_wanted() && strcmp(ended_by, "exec") != 0)
+        ag_errors_tell();
     if (!ag_report_write(&options, ended_by)) /* else the counters are what is left of it */
         ag_record_end();
 }
@@ -607,7 +610,8 @@ bool ag_lifecycle_would_leave(void)
 static bool has_something_to_tell(void)
 {
     return !options.disable && *ag_driver_path() && !atomic_load(&reported) &&
-           (strcmp(options.stats.text, "off") != 0 || ag_trace_on() || ag_record_exists());
+           (strcmp(options.stats.text, "off") != 0 || ag_trace_on() || ag_record_exists() ||
+            ag_errors_are_wanted());
 }
 
 struct leaving {
@@ -674,6 +678,7 @@ __attribute__((constructor)) static void begin(void)
     ag_exit_hooks_begin();
     (void)pthread_atfork(before_fork, after_fork, after_fork_in_child);
     ag_unused_begin();
+    ag_errors_begin();
     ag_nvtx_offer();
 }
 

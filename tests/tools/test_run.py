@@ -317,6 +317,62 @@ class LastWord(RunTest):
         self.assertTrue(err.startswith("0\n"), err)
 
 
+class Judged(RunTest):
+    """--error-exitcode: a job fails where something was found, and the command says what."""
+
+    def ended(self, then, *words, program=HOLDER, **settings):
+        env = clean_environment(**{"ALLOGRAFT_COUNTERS": "off", "LD_LIBRARY_PATH": paths.sim, "TMPDIR": self.folder, **settings})
+        result = allograft("run", "--stats", "off", *words, "--", sys.executable, self.file("judged.py", program + then + "\n"),
+                           env=env)
+        self.assertEqual([name for name in os.listdir(self.folder) if name.startswith("allograft-")], [])
+        return result.returncode, result.stderr
+
+    def test_of_leaks(self):
+        free = "ok(cuda.cuMemFree_v2(memory))\n"
+        status, err = self.ended("pass", "--error-exitcode", "9")
+        self.assertEqual(status, 9)
+        self.assertRegex(err, r"^allograft: run: python\S* \(process \d+\): 1 block was never freed\n$")
+        self.assertEqual(self.ended("pass"), (0, ""))  # not asked for
+        self.assertEqual(self.ended(free, "--error-exitcode=9"), (0, ""))
+        self.assertEqual(self.ended(free + "sys.exit(3)", "--error-exitcode=9"), (3, ""))
+        self.assertEqual(self.ended(free + "os.kill(os.getpid(), 15)", "--error-exitcode=9"), (128 + 15, ""))
+        # What its context takes along is no leak.
+        self.assertEqual(self.ended("ok(cuda.cuCtxDestroy_v2(context))", "--error-exitcode=9"), (0, ""))
+        self.assertEqual(self.ended("", "--error-exitcode=9", program="print(1)"), (0, ""))
+
+    def test_of_guards(self):
+        beyond = ("ok(cuda.cuMemsetD8_v2(memory, ctypes.c_ubyte(1), ctypes.c_size_t((3 << 20) + 8)))\n"
+                  "ok(cuda.cuMemFree_v2(memory))")
+        status, err = self.ended(beyond, "--guard", "canary", "--error-exitcode=9")
+        self.assertEqual(status, 9, err)
+        self.assertIn("guards found 1 damaged block\n", err)
+
+    def test_of_children(self):
+        child = self.file("child.py", HOLDER)
+        status, err = self.ended(f"import subprocess; subprocess.run(['{sys.executable}', '{child}'] )", "--error-exitcode", "8",
+                                 program="")
+        self.assertEqual((status, err.count("1 block was never freed")), (8, 1), err)
+
+    def test_of_errors_that_stay(self):
+        free = "ok(cuda.cuMemFree_v2(memory)); print(cuda.cuCtxSynchronize())"
+        for words in (["--on-error", "report"], ["--on-error", "exit"]):
+            status, err = self.ended(free, *words, "--error-exitcode=7", SIM_FAIL="cuCtxSynchronize:1:700")
+            self.assertEqual(status, 7, err)
+            self.assertRegex(err, r"(?m)^allograft: run: python\S* \(process \d+\): cuCtxSynchronize\S* returned 700 .* fails$")
+        self.assertEqual(self.ended(free, "--on-error", "exit", SIM_FAIL="cuCtxSynchronize:1:700")[0], 70)
+
+    def test_values(self):
+        for value in ("0", "256", "x", "-1", "1.5"):
+            self.assert_refused(allograft("run", "--error-exitcode=" + value, "touch", os.path.join(self.folder, "started")),
+                                "--error-exitcode=" + value, "1..255")
+        self.assertFalse(os.path.exists(os.path.join(self.folder, "started")))
+        self.assert_refused(allograft("run", "--error-exitcode=5", "no-such-program"), "not found", status=127)
+
+    def test_signals_and_streams_are_the_programs(self):
+        result = allograft("run", "--error-exitcode=5", "--stats=off", "sh", "-c", "cat; echo no >&2; exit 4", input="through\n")
+        self.assertEqual((result.returncode, result.stdout, result.stderr), (4, "through\n", "no\n"))
+
+
 class Unused(RunTest):
     """One line where neither the program nor what it started used CUDA, since there is no report then."""
 

@@ -72,6 +72,7 @@ int outputs_check(char **argv);
 /* Options that are not settings. */
 struct run_extras {
     bool audit, simulate;
+    int error_exitcode; /* of `run`; 0: the program's own */
 };
 
 /* These return an exit status, after a line on stderr if it is not STATUS_OK. */

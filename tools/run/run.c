@@ -1,9 +1,12 @@
 /* run.c: `allograft run` checks every setting and executes a program with the library preloaded. */
+#include "interpose/report/errors/errors_file.h"
 #include "interpose/report/unused.h"
 #include "interpose/settings/options.h"
 #include "tools/base/complain.h"
+#include "tools/base/folder.h"
 #include "tools/base/output.h"
 #include "tools/line/command_line.h"
+#include "tools/run/child.h"
 #include "tools/run/environment.h"
 
 #include <errno.h>
@@ -72,6 +75,18 @@ int run_set_pair(const char *pair)
     return set_option(pair, (size_t)(equals - pair), equals + 1);
 }
 
+static int take_exitcode(const char *value, struct run_extras *ret_extras)
+{
+    uint64_t number;
+
+    if (ag_number_in_range_parse(value, "1..255", false, &number)) {
+        command_complain("run: --error-exitcode=%s is not allowed; allowed: 1..255", value);
+        return STATUS_USAGE;
+    }
+    ret_extras->error_exitcode = (int)number;
+    return STATUS_OK;
+}
+
 /* Applies the options in the order they were given. */
 static int apply_options(const struct command_line *line, struct run_extras *ret_extras)
 {
@@ -84,6 +99,8 @@ static int apply_options(const struct command_line *line, struct run_extras *ret
             ret_extras->audit = true;
         else if (given->option == OPTION_run_simulate)
             ret_extras->simulate = true;
+        else if (given->option == OPTION_run_error_exitcode)
+            status = take_exitcode(given->value, ret_extras);
         else if (given->option == OPTION_run_rule)
             status = add_rule(given->value);
         else if (given->option == OPTION_run_set)
@@ -248,15 +265,74 @@ int run_prepare(char **argv, struct run_extras extras)
     return status;
 }
 
+/* ---- jobs that are to fail ----------------------------------------------------------------- */
+
+static int become(void *line_)
+{
+    const struct command_line *line = line_;
+
+    mark_program(line->words);
+    return run_execute(line->words);
+}
+
+/* Shows what the processes have told; was there anything? */
+static bool show_errors(const char *path)
+{
+    FILE *file = fopen(path, "re");
+    char *line = NULL;
+    size_t room = 0;
+    bool found = false;
+
+    while (file && getline(&line, &room, file) > 0) {
+        found = true;
+        line[strcspn(line, "\n")] = '\0';
+        command_complain("run: %s", line);
+    }
+    free(line);
+    if (file)
+        fclose(file);
+    return found;
+}
+
+/* Runs the program in a child, so that its exit status can be another one than the program's. */
+static int run_judged(const struct command_line *line, int exitcode)
+{
+    char folder[PATH_MAX], path[PATH_MAX + 8];
+    bool has_started;
+    FILE *file = NULL;
+    int status;
+
+    if (!folder_make_temporary("run", folder, sizeof(folder))) {
+        command_complain("run: no temporary folder could be made: %s", strerror(errno));
+        return STATUS_FAILED;
+    }
+    snprintf(path, sizeof(path), "%s/errors", folder);
+    file = fopen(path, "wxe");
+    if (!file || setenv(AG_ERRORS_VARIABLE, path, 1)) {
+        command_complain("run: %s: %s", path, strerror(errno));
+        status = STATUS_FAILED;
+    } else {
+        status = child_run(become, (void *)line, "run", &has_started);
+        if (has_started && show_errors(path))
+            status = exitcode;
+    }
+    if (file)
+        fclose(file);
+    folder_remove(folder);
+    return status;
+}
+
 int command_run(const struct command_line *line)
 {
-    struct run_extras extras = {false, false};
+    struct run_extras extras = {0};
     int status = apply_options(line, &extras);
 
     if (!status)
         status = run_prepare(line->words, extras);
     if (status)
         return status;
-    mark_program(line->words);
-    return run_execute(line->words);
+    (void)unsetenv(AG_ERRORS_VARIABLE); /* of another `allograft run` around this one */
+    if (extras.error_exitcode)
+        return run_judged(line, extras.error_exitcode);
+    return become((void *)line);
 }
