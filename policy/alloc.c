@@ -435,9 +435,10 @@ static CUresult begin_slab(struct ag_context *context, struct ag_mem_desc desc, 
                            struct ag_slab_piece *piece)
 {
     struct ag_block *whole = ag_cache_take(&context->cache, AG_SLAB_BYTES, desc);
+    bool asks = !whole;
     CUresult result = CUDA_SUCCESS;
 
-    if (!whole) {
+    if (asks) {
         if (desc.source == AG_SOURCE_CACHED)
             ag_churn_missed(&context->device->churn, AG_SLAB_BYTES);
         result = take_with_room_left(context, desc, AG_SLAB_BYTES, &whole);
@@ -446,8 +447,10 @@ static CUresult begin_slab(struct ag_context *context, struct ag_mem_desc desc, 
         ag_slab_failed(piece);
         return result;
     }
-    if (ag_slab_begin(&context->slabs, whole, size, piece))
+    if (ag_slab_begin(&context->slabs, whole, size, piece)) {
+        ag_stats_add(AG_STAT_SLAB_ASKED, asks);
         return CUDA_SUCCESS;
+    }
     (void)ag_cache_keep(&context->cache, whole, UINT64_MAX);
     return NO_LEDGER;
 }
@@ -1126,11 +1129,18 @@ __attribute__((noinline)) static CUresult free_native(struct ag_block *block, bo
         note_too_large_freed(&copy);
         if (ag_pressure_is_tight(copy.context->device))
             ag_pressure_returned(copy.context->device, copy.size);
-        ag_stats_add(AG_STAT_FREE_NATIVE, 1);
         return result;
     }
-    ag_stats_add(AG_STAT_FREE_REFUSED, 1);
     give_again(&copy, export_number, guarded, caller);
+    return result;
+}
+
+/* The same, of a block whose free nothing else has counted. */
+static CUresult free_native_and_count(struct ag_block *block)
+{
+    CUresult result = free_native(block, false, NULL);
+
+    ag_stats_add(result == CUDA_SUCCESS ? AG_STAT_FREE_NATIVE : AG_STAT_FREE_REFUSED, 1);
     return result;
 }
 
@@ -1162,7 +1172,7 @@ static inline CUresult free_block(struct ag_block *block, size_t bytes)
     bool native = is_freed_natively(block);
     CUresult result;
 
-    result = native ? free_native(block, false, NULL) : free_ordered(block);
+    result = native ? free_native_and_count(block) : free_ordered(block);
     if (result != CUDA_SUCCESS && !native)
         give(block, bytes);
     return result;
@@ -1211,7 +1221,9 @@ static CUresult free_private(struct ag_block *block)
         give(block, atomic_load_explicit(&block->requested, memory_order_relaxed));
         return result;
     }
-    return ag_private_keep(block) ? CUDA_SUCCESS : free_native(block, false, NULL);
+    if (ag_private_keep(block))
+        return CUDA_SUCCESS;
+    return ag_private_of_thread ? free_native_and_count(block) : free_native(block, false, NULL);
 }
 
 void ag_alloc_pool_ended(struct ag_block *blocks)

@@ -13,6 +13,7 @@
 #include "interpose/report/render_marks.h"
 #include "interpose/report/render_pools.h"
 #include "interpose/report/render_replay.h"
+#include "interpose/report/sums.h"
 #include "interpose/report/verdict/verdict.h"
 #include "interpose/report/waits/render_waits.h"
 #include "interpose/settings/options.h"
@@ -432,6 +433,7 @@ static void json_frees(struct ag_emitter *json, const struct view *view)
     ag_render_object_json(json, view->stats, 1, "drain_reasons", "drains");
     ag_render_object_json(json, view->stats, 1, "barriers_paid", "paid");
     ag_emit_line(json, 1);
+    ag_emit_number(json, "waited", ag_sum_frees(view->stats).waited);
     ag_emit_number(json, "pending_peak_bytes", value_of(&view->stats->pending_bytes.peak));
     ag_emit_end(json);
     ag_emit_line(json, 0);

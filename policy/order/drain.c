@@ -11,10 +11,13 @@
 
 struct ag_drain_state ag_drain_state = {.counting = UINT_MAX};
 
-void ag_drain_configure(enum ag_free_mode mode)
+void ag_drain_configure(enum ag_free_mode mode, bool guarded)
 {
-    ag_drain_state.counting = mode == AG_FREE_ORDERED ? BIT(AG_DRAIN_EXITING) : UINT_MAX;
-    if (mode == AG_FREE_SYNC)
+    ag_drain_state.counting =
+        mode == AG_FREE_ORDERED && !guarded ? BIT(AG_DRAIN_EXITING) : UINT_MAX;
+    if (guarded)
+        atomic_fetch_or(&ag_drain_state.reasons, BIT(AG_DRAIN_GUARD));
+    else if (mode == AG_FREE_SYNC)
         atomic_fetch_or(&ag_drain_state.reasons, BIT(AG_DRAIN_ASKED));
 }
 
@@ -58,6 +61,7 @@ void ag_drain_count(enum ag_drain why)
         [AG_DRAIN_VISIBLE + AG_VISIBLE_CONTEXTS] = AG_STAT_DRAIN_CONTEXTS,
         [AG_DRAIN_VISIBLE + AG_VISIBLE_UNSEEN] = AG_STAT_DRAIN_UNSEEN,
         [AG_DRAIN_ASKED] = AG_STAT_DRAIN_ASKED,
+        [AG_DRAIN_GUARD] = AG_STAT_DRAIN_GUARD,
         [AG_DRAIN_CAPTURE] = AG_STAT_DRAIN_CAPTURE,
         [AG_DRAIN_NO_FENCE] = AG_STAT_DRAIN_NO_FENCE,
         [AG_DRAIN_EXITING] = AG_STAT_DRAIN_EXITING,
@@ -71,5 +75,6 @@ void ag_drain_count(enum ag_drain why)
 
 void ag_drain_begin_child(void)
 {
-    atomic_fetch_and(&ag_drain_state.reasons, BIT(AG_DRAIN_EXITING) | BIT(AG_DRAIN_ASKED));
+    atomic_fetch_and(&ag_drain_state.reasons,
+                     BIT(AG_DRAIN_EXITING) | BIT(AG_DRAIN_ASKED) | BIT(AG_DRAIN_GUARD));
 }

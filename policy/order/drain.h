@@ -35,6 +35,7 @@ enum ag_visible {
 enum ag_drain {
     AG_DRAIN_EXITING,
     AG_DRAIN_ASKED,
+    AG_DRAIN_GUARD,   /* blocks are checked when they are freed */
     AG_DRAIN_VISIBLE, /* + enum ag_visible */
     AG_DRAIN_CAPTURE = AG_DRAIN_VISIBLE + AG_N_VISIBLE,
     AG_DRAIN_NO_FENCE,
@@ -43,7 +44,7 @@ enum ag_drain {
     AG_DRAIN_NOT,     /* it does not */
 };
 
-void ag_drain_configure(enum ag_free_mode mode);
+void ag_drain_configure(enum ag_free_mode mode, bool guarded);
 /* From now on frees drain under ALLOGRAFT_FREE=auto. Called before the driver call that makes it
  * so; completes the host's pending wait. */
 void ag_drain_note_visible(enum ag_visible how);

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "interpose/report/sums.h"
+
 const struct figure_row figure_rows[N_FIGURES] = {
     [FIGURE_ELAPSED] = {"elapsed_ns", "time", UNIT_NS},
     [FIGURE_PEAK] = {"peak_bytes", "peak", UNIT_BYTES},
@@ -83,7 +85,7 @@ bool figure_of(const struct process *process, enum figure figure, double *ret)
         *ret = memory.call_ns;
         return *ret > 0 || !memory.allocs; /* not known of processes from before a reboot */
     case FIGURE_WAITED:
-        *ret = counted(process, AG_STAT_FREE_DRAINED);
+        *ret = (double)ag_sum_frees(process->stats).waited;
         return true;
     case FIGURE_CACHED:
         return share(counted(process, AG_STAT_CACHE_HIT),
@@ -162,22 +164,11 @@ static void add_row(struct overview_row *rows, unsigned *n, const char *label, e
     ++*n;
 }
 
-/* Whatever became of them. */
-static double frees_of(const struct process *process)
-{
-    double sum = 0;
-
-    for (unsigned id = 0; id < AG_N_STATS; id++) {
-        if (!strcmp(ag_stat_rows[id].group, "frees") && id != AG_STAT_FREE_REFUSED)
-            sum += counted(process, id);
-    }
-    return sum;
-}
-
 unsigned overview(const struct process *process, double elapsed_ns,
                   struct overview_row rows[OVERVIEW_ROWS])
 {
     const struct memory memory = memory_of(process);
+    const struct ag_sum_frees frees = ag_sum_frees(process->stats);
     double redirected = counted(process, AG_STAT_REDIRECTED), hits, operations;
     char label[64];
     unsigned n = 0;
@@ -187,8 +178,8 @@ unsigned overview(const struct process *process, double elapsed_ns,
     hits = counted(process, AG_STAT_CACHE_HIT);
     add_row(rows, &n, "allocations answered by the cache", UNIT_COUNT, hits,
             hits + counted(process, AG_STAT_CACHE_MISS));
-    add_row(rows, &n, "frees that made the host wait", UNIT_COUNT,
-            counted(process, AG_STAT_FREE_DRAINED), frees_of(process));
+    add_row(rows, &n, "frees that made the host wait", UNIT_COUNT, (double)frees.waited,
+            (double)frees.all);
     if (!process->stats->head.simulated)
         add_row(rows, &n, "time in allocations and frees", UNIT_NS, memory.call_ns, elapsed_ns);
     for (unsigned place = 0; place < AG_N_PLACEMENTS; place++) {

@@ -310,7 +310,8 @@ static void add_frees(struct ag_text *text, const struct job *job)
     if (group_sum(job, "frees", NULL) <= 0)
         return;
     html_card_begin(text, false, "Frees",
-                    "Only frees that drained the context made the host wait.");
+                    "Frees that drained the context made the host wait, and those that were left "
+                    "to the driver, which waits.");
     add_group(text, job, "frees", "How frees were ordered", "method", "c2");
     add_group(text, job, "fences", "Fences of watched frees", "kind", "c3");
     add_group(text, job, "drains", "Why frees drained the context", "reason", "c4");

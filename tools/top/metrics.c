@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "interpose/report/live.h"
+#include "interpose/report/sums.h"
 #include "tools/base/complain.h"
 #include "tools/base/folder.h"
 #include "tools/report/process.h"
@@ -124,6 +125,11 @@ static double pending_peak(const struct process *process)
     return (double)process->stats->pending_bytes.peak;
 }
 
+static double frees_waited(const struct process *process)
+{
+    return (double)ag_sum_frees(process->stats).waited;
+}
+
 static double own_graphs(const struct process *process)
 {
     return (double)process->stats->own_graphs.current;
@@ -145,6 +151,8 @@ static const struct plain plains[] = {
      cached_peak},
     {"pending_peak_bytes", "gauge", "bytes",
      "Most memory that was freed and whose order was not yet seen to be kept.", pending_peak},
+    {"waiting_frees", "counter", NULL, "Frees that made the host wait for the device.",
+     frees_waited},
     {"own_graphs", "gauge", NULL, "Executable graphs that the program has now.", own_graphs},
     {"own_graphs_bytes", "counter", "bytes",
      "Memory that the driver took for the program's graphs, where that is measured.",

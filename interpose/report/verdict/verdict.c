@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "interpose/report/sums.h"
 #include "interpose/settings/options.h"
 
 #define MOST_CAUSES   2u
@@ -109,13 +110,9 @@ static unsigned long long n_allocated(const struct facts *it)
     return counter(it, AG_STAT_REDIRECTED) + counter(it, AG_STAT_PASSED);
 }
 
-/* Whatever became of them. */
 static unsigned long long n_freed(const struct facts *it)
 {
-    unsigned long long sum;
-
-    (void)largest_of(it, "frees", &sum);
-    return sum - counter(it, AG_STAT_FREE_REFUSED);
+    return ag_sum_frees(it->stats).all;
 }
 
 /* ---- what was gained ----------------------------------------------------------------------- */
@@ -159,12 +156,29 @@ static void compare_calls(const struct facts *it)
            ag_text_duration(b, sizeof(b), native.ns / (double)(native.allocs + native.frees)));
 }
 
+/* What guards checked, and found. */
+static void gain_checks(const struct facts *it)
+{
+    unsigned long long guarded = counter(it, AG_STAT_GUARDED),
+                       checked = counter(it, AG_STAT_GUARD_CHECKED),
+                       found = counter(it, AG_STAT_GUARD_BEFORE) +
+                               counter(it, AG_STAT_GUARD_BEHIND) +
+                               counter(it, AG_STAT_GUARD_INSIDE);
+
+    if (guarded && found)
+        GAINED(it, "%llu check%s of %llu guarded block%s found %llu where it must not be written",
+               checked, s(checked), guarded, s(guarded), found);
+    else if (guarded && !checked)
+        GAINED(it, "%llu block%s guarded", guarded, guarded == 1 ? " was" : "s were");
+    else if (guarded)
+        GAINED(it, "%llu check%s of %llu guarded block%s found nothing", checked, s(checked),
+               guarded, s(guarded));
+}
+
 static void gain_memory(const struct facts *it)
 {
-    unsigned long long here = counter(it, AG_STAT_CACHE_HIT) + counter(it, AG_STAT_SLAB_CUT);
-    unsigned long long ordered = counter(it, AG_STAT_FREE_NULL_STREAM) +
-                                 counter(it, AG_STAT_FREE_CONTEXT_FENCE) +
-                                 counter(it, AG_STAT_FREE_WATCHED);
+    unsigned long long here = ag_sum_unasked(it->stats);
+    unsigned long long ordered = ag_sum_frees(it->stats).ordered;
 
     if (here)
         GAINED(it, "%llu of %llu allocations did not ask the driver", here, n_allocated(it));
@@ -272,12 +286,30 @@ static void held_by_bypass(struct facts *it)
                  "calls by them were not seen");
 }
 
+/* Did the program allocate after a free? Else no policy keeps anything for it. */
+static bool allocated_again(const struct facts *it)
+{
+    for (unsigned device = 0; device < AG_STATS_DEVICES; device++) {
+        if (PLACE_SUM(it, device, AG_PLACE_NATIVE, alloc_bytes) >
+            it->stats->peak_bytes[device][AG_PLACE_NATIVE])
+            return true;
+    }
+    return false;
+}
+
 static void held_by_policy(struct facts *it)
 {
+    const struct ag_sum_frees frees = ag_sum_frees(it->stats);
+    char waited[96] = "";
+
     if (!counter(it, AG_STAT_PASSED) || !is_set_to(it, AG_OPTION_POLICY, "native"))
         return;
-    HELD(it, "ALLOGRAFT_POLICY=native left all memory to the driver");
-    advise(it, "ALLOGRAFT_POLICY=auto");
+    if (frees.waited)
+        (void)ag_text_print(waited, sizeof(waited), "; %llu of %llu frees waited for the device",
+                            (unsigned long long)frees.waited, (unsigned long long)frees.all);
+    HELD(it, "ALLOGRAFT_POLICY=native left all memory to the driver%s", waited);
+    if (allocated_again(it))
+        advise(it, "ALLOGRAFT_POLICY=auto");
 }
 
 static void held_by_memory(struct facts *it)
@@ -301,15 +333,27 @@ static void held_by_memory(struct facts *it)
     }
 }
 
-static void held_by_drains(struct facts *it)
+/* Why most frees waited that did, the row of a drain or of those left to the driver. AG_N_STATS:
+ * there is nothing to say, since all memory stayed the driver's, or too few did. */
+static unsigned why_frees_waited(const struct facts *it, struct ag_sum_frees frees)
 {
-    unsigned long long sum, drained = counter(it, AG_STAT_FREE_DRAINED);
+    unsigned long long sum, native = counter(it, AG_STAT_FREE_NATIVE);
     unsigned why = largest_of(it, "drains", &sum);
 
-    if (why == AG_N_STATS || !is_worth_saying(drained, n_freed(it)))
+    if (!is_worth_saying(frees.waited, frees.all) || frees.all == native)
+        return AG_N_STATS;
+    return why == AG_N_STATS || native > counter(it, why) ? AG_STAT_FREE_NATIVE : why;
+}
+
+static void held_by_waits(struct facts *it)
+{
+    const struct ag_sum_frees frees = ag_sum_frees(it->stats);
+    unsigned why = why_frees_waited(it, frees);
+
+    if (why == AG_N_STATS)
         return;
-    HELD(it, "%llu of %llu frees waited for the device (most often: %s)", drained, n_freed(it),
-         ag_stat_rows[why].label);
+    HELD(it, "%llu of %llu frees waited for the device (most often: %s)",
+         (unsigned long long)frees.waited, (unsigned long long)frees.all, ag_stat_rows[why].label);
     if (why == AG_STAT_DRAIN_ASKED)
         advise(it, "ALLOGRAFT_FREE=auto");
     else if (why >= AG_STAT_DRAIN_PINNED && /* and so on: the host could see a difference */
@@ -434,12 +478,13 @@ static void say_nothing_was_to_gain(struct facts *it)
 struct ag_verdict ag_verdict_of(const struct ag_stats *stats, const struct ag_moment *moment)
 {
     static void (*const causes[])(struct facts *it) = {
-        held_by_nothing_working, held_by_bypass,  held_by_policy, held_by_memory, held_by_drains,
+        held_by_nothing_working, held_by_bypass,  held_by_policy, held_by_memory, held_by_waits,
         held_by_fallbacks,       held_by_pending, held_by_cache,  held_by_replay,
     };
     struct ag_verdict verdict = {"", "", ""};
     struct facts facts = {stats, moment, &verdict, 0}, *it = &facts;
 
+    gain_checks(it);
     gain_memory(it);
     gain_replay(it);
     gain_rest(it);

@@ -83,7 +83,8 @@ static void says_what_memory_gained(void)
 {
     begin();
     count_memory(200);
-    ag_stats_add(AG_STAT_SLAB_CUT, 1);
+    ag_stats_add(AG_STAT_SLAB_CUT, 3);
+    ag_stats_add(AG_STAT_SLAB_ASKED, 2);   /* whose slabs are the driver's */
     ag_stats_add(AG_STAT_FREE_NOTHING, 7); /* natively it would have waited for nothing, too */
     ag_stats_add(AG_STAT_FREE_REFUSED, 3); /* no free */
     is(found().gained, "200 of 200 allocations did not ask the driver; 200 of 207 frees did not "
@@ -156,6 +157,33 @@ static void says_why_frees_waited(void)
     ag_stats_add(AG_STAT_DRAIN_NO_FENCE, 1); /* there is no remedy */
     has(found().held_back, "1 of 1 frees waited for the device (most often: no fence");
     is(found().to_try, none_known);
+    begin();
+    count_memory(100);
+    ag_stats_add(AG_STAT_FREE_DRAINED, 3);
+    ag_stats_add(AG_STAT_DRAIN_THREADS, 3); /* ordered ones might hang */
+    has(found().held_back, "3 of 103 frees waited for the device (most often: several threads");
+    is(found().to_try, none_known);
+    ag_stats_add(AG_STAT_FREE_NATIVE, 4); /* the driver's own free waits, too */
+    has(found().held_back, "7 of 107 frees waited for the device (most often: left to the driver)");
+    has(found().gained, "100 of 107 frees did not wait");
+    is(found().to_try, none_known);
+}
+
+static void says_what_guards_found(void)
+{
+    begin();
+    ag_stats_add(AG_STAT_REDIRECTED, 10);
+    ag_stats_add(AG_STAT_GUARDED, 10);
+    is(found().gained, "10 blocks were guarded");
+    ag_stats_add(AG_STAT_GUARD_CHECKED, 12);
+    ag_stats_add(AG_STAT_FREE_DRAINED, 10);
+    ag_stats_add(AG_STAT_DRAIN_GUARD, 10);
+    is(found().gained, "12 checks of 10 guarded blocks found nothing");
+    is(found().held_back, "10 of 10 frees waited for the device (most often: ALLOGRAFT_GUARD "
+                          "checks blocks when they are freed)");
+    is(found().to_try, none_known);
+    ag_stats_add(AG_STAT_GUARD_BEHIND, 1);
+    is(found().gained, "12 checks of 10 guarded blocks found 1 where it must not be written");
 }
 
 static void says_what_was_left_to_the_driver(void)
@@ -174,6 +202,14 @@ static void says_what_was_left_to_the_driver(void)
     set(AG_OPTION_POLICY, "native");
     ag_stats_add(AG_STAT_PASSED, 10);
     is(found().held_back, "ALLOGRAFT_POLICY=native left all memory to the driver");
+    is(found().to_try, none_known); /* it never allocated after a free */
+    ag_stats_add(AG_STAT_FREE_NATIVE, 9);
+    ag_stats.slots[0].places[0][AG_PLACE_NATIVE].alloc_bytes = 30;
+    ag_stats.peak_bytes[0][AG_PLACE_NATIVE] = 30;
+    is(found().to_try, none_known);
+    ag_stats.peak_bytes[0][AG_PLACE_NATIVE] = 29;
+    is(found().held_back, "ALLOGRAFT_POLICY=native left all memory to the driver; 9 of 9 frees "
+                          "waited for the device");
     is(found().to_try, "ALLOGRAFT_POLICY=auto");
 }
 
@@ -356,7 +392,7 @@ static void is_first_in_every_form(void)
     is(strchr(text.data, '\n'),
        "\n  gained:    nothing\n"
        "  held back: ALLOGRAFT_POLICY=native left all memory to the driver\n"
-       "  try:       ALLOGRAFT_POLICY=auto\n"
+       "  try:       nothing that these counts tell; `allograft tune` compares settings\n"
        "  warning: ran on the simulated driver, not on a GPU: times mean nothing\n"
        "  (the details: ALLOGRAFT_STATS=full, or a file)\n");
     ag_render_text(&whole, &ag_stats, &moment, NULL);
@@ -366,7 +402,7 @@ static void is_first_in_every_form(void)
     has(whole.data, "\n  coverage\n");
     ag_render_json(&json, &ag_stats, &moment, NULL);
     has(json.data, "\"verdict\":{\"gained\":\"nothing\",\"held_back\":\"ALLOGRAFT_POLICY=native "
-                   "left all memory to the driver\",\"try\":\"ALLOGRAFT_POLICY=auto\"}");
+                   "left all memory to the driver\",\"try\":\"nothing that these counts tell;");
     ag_text_finish(&text);
     ag_text_finish(&whole);
     ag_text_finish(&json);
@@ -379,6 +415,7 @@ int main(void)
     compares_times_only_where_both_are_known();
     says_what_else_was_gained();
     says_why_frees_waited();
+    says_what_guards_found();
     says_what_was_left_to_the_driver();
     says_where_memory_ended();
     says_which_limit_was_too_small();

@@ -1,0 +1,29 @@
+/* Adds counters up: see sums.h. */
+#include "interpose/report/sums.h"
+
+#include <string.h>
+
+struct ag_sum_frees ag_sum_frees(const struct ag_stats *stats)
+{
+    struct ag_sum_frees sums = {0};
+
+    for (unsigned id = 0; id < AG_N_STATS; id++) {
+        if (!strcmp(ag_stat_rows[id].group, "frees") && id != AG_STAT_FREE_REFUSED)
+            sums.all += ag_stats_counter_of(stats, (enum ag_stat)id);
+    }
+    sums.waited = ag_stats_counter_of(stats, AG_STAT_FREE_DRAINED) +
+                  ag_stats_counter_of(stats, AG_STAT_FREE_NATIVE);
+    sums.ordered = ag_stats_counter_of(stats, AG_STAT_FREE_NULL_STREAM) +
+                   ag_stats_counter_of(stats, AG_STAT_FREE_CONTEXT_FENCE) +
+                   ag_stats_counter_of(stats, AG_STAT_FREE_WATCHED);
+    return sums;
+}
+
+uint64_t ag_sum_unasked(const struct ag_stats *stats)
+{
+    uint64_t here = ag_stats_counter_of(stats, AG_STAT_CACHE_HIT) +
+                    ag_stats_counter_of(stats, AG_STAT_SLAB_CUT);
+    uint64_t asked = ag_stats_counter_of(stats, AG_STAT_SLAB_ASKED);
+
+    return here > asked ? here - asked : 0;
+}

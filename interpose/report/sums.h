@@ -1,0 +1,22 @@
+/* What several counters come to, where more than one form of the report says it: one definition for
+ * text, JSON, page, diff, table of processes and metrics. Pure. */
+#ifndef AG_REPORT_SUMS_H
+#define AG_REPORT_SUMS_H
+
+#include <stdint.h>
+
+#include "interpose/report/stats.h"
+
+/* Frees by cudaFree and its like that succeeded. The driver's own free waits for the device, so
+ * those that were left to it count as waiting, like those that waited in its place. */
+struct ag_sum_frees {
+    uint64_t all, waited;
+    uint64_t ordered; /* work came before that a native free would have waited for */
+};
+struct ag_sum_frees ag_sum_frees(const struct ag_stats *stats);
+
+/* Allocations for which the driver was asked for no memory, neither for them nor for a slab to cut
+ * them from. */
+uint64_t ag_sum_unasked(const struct ag_stats *stats);
+
+#endif
