@@ -8,10 +8,11 @@
  * bytes are counted twice because they went from one thread to another meanwhile.
  *
  * A thread whose slot is the only one that was ever given has all balances in its own, and raises
- * the peak itself: a program that allocates more and more in one thread would add up each time. It
- * adds to its balance, and then reads which slots were given; a thread that is given another adds
- * up at its first allocation. So if the first did not see the second, the second's sum has what the
- * first added. */
+ * the peaks itself: a program that allocates more and more in one thread would add up each time. It
+ * adds to its balance, and then reads which slots were given; a slot without an allowance always
+ * adds up, so a thread that is given another does at its first allocation. So if the first did not
+ * see the second, the second's sum has what the first added. What the slot has more of that
+ * placement than its allowance was granted to nobody; so its other placements lose theirs. */
 #include "interpose/report/live.h"
 
 #include <stddef.h>
@@ -23,6 +24,7 @@
 static struct {
     struct ag_lock lock; /* guards every change of allowances, and of peaks */
     uint64_t granted[AG_STATS_DEVICES][AG_N_PLACEMENTS]; /* their sum; may be below 0 */
+    uint64_t granted_all[AG_STATS_DEVICES];              /* of all placements */
 } live = {.lock = AG_LOCK_INIT(AG_RANK_LIVE)};
 
 static struct ag_place_stats *counts_of(unsigned slot, unsigned row, enum ag_placement place)
@@ -50,41 +52,62 @@ static unsigned first_of(uint32_t slots)
     return (unsigned)__builtin_ctz(slots);
 }
 
-/* The balances of `slots`, whose allowances are withdrawn, and their sum. */
-static uint64_t add_up(unsigned row, enum ag_placement place, uint32_t slots,
-                       uint64_t balances[AG_SLOTS])
+static void withdraw(unsigned row, uint32_t slots)
 {
-    uint64_t sum = 0;
-
     for (uint32_t left = slots; left; left &= left - 1) {
-        unsigned i = first_of(left);
+        for (unsigned place = 0; place < AG_N_PLACEMENTS; place++) {
+            unsigned i = first_of(left);
 
-        balances[i] = allocated_of(counts_of(i, row, place));
+            if (atomic_load_explicit(&counts_of(i, row, place)->allowance, memory_order_relaxed))
+                allow(i, row, place, 0);
+        }
     }
-    for (uint32_t left = slots; left; left &= left - 1) {
-        unsigned i = first_of(left);
-
-        sum += balances[i] -= freed_of(counts_of(i, row, place));
-    }
-    return sum;
 }
 
-/* Sets the peak right, and allows each slot what it has. With the lock. A slot that is given
- * meanwhile has no allowance: its thread comes here next. */
-static void recount(unsigned row, enum ag_placement place)
+/* The balances of `slots`, whose allowances are withdrawn, and their sums. */
+static void add_up(unsigned row, uint32_t slots, uint64_t balances[AG_SLOTS][AG_N_PLACEMENTS],
+                   uint64_t sums[AG_N_PLACEMENTS])
 {
-    _Atomic uint64_t *peak = &ag_stats.peak_bytes[row][place];
-    uint64_t balances[AG_SLOTS], sum;
+    for (uint32_t left = slots; left; left &= left - 1) {
+        unsigned i = first_of(left);
+
+        for (unsigned place = 0; place < AG_N_PLACEMENTS; place++)
+            balances[i][place] = allocated_of(counts_of(i, row, place));
+    }
+    for (uint32_t left = slots; left; left &= left - 1) {
+        unsigned i = first_of(left);
+
+        for (unsigned place = 0; place < AG_N_PLACEMENTS; place++)
+            sums[place] += balances[i][place] -= freed_of(counts_of(i, row, place));
+    }
+}
+
+/* Sets the peaks right, and allows each slot what it has. With the lock. A slot that is given
+ * meanwhile has no allowance: its thread comes here next. */
+static void recount(unsigned row)
+{
+    uint64_t balances[AG_SLOTS][AG_N_PLACEMENTS], sums[AG_N_PLACEMENTS] = {0}, all = 0;
     uint32_t slots = ag_slots_used();
 
-    for (uint32_t left = slots; left; left &= left - 1)
-        allow(first_of(left), row, place, 0);
-    sum = add_up(row, place, slots, balances);
-    if ((int64_t)sum > 0)
-        ag_raise_to(peak, sum);
-    for (uint32_t left = slots; left; left &= left - 1)
-        allow(first_of(left), row, place, balances[first_of(left)] + AG_LIVE_BIAS);
-    live.granted[row][place] = sum;
+    withdraw(row, slots);
+    add_up(row, slots, balances, sums);
+    for (unsigned place = 0; place < AG_N_PLACEMENTS; place++) {
+        if ((int64_t)sums[place] > 0)
+            ag_raise_to(&ag_stats.peak_bytes[row][place], sums[place]);
+        live.granted[row][place] = sums[place];
+        all += sums[place];
+    }
+    if ((int64_t)all > 0)
+        ag_raise_to(&ag_stats.peak_all[row], all);
+    live.granted_all[row] = all;
+    for (uint32_t left = slots; left; left &= left - 1) {
+        unsigned i = first_of(left);
+
+        for (unsigned place = 0; place < AG_N_PLACEMENTS; place++) {
+            if (allocated_of(counts_of(i, row, place)))
+                allow(i, row, place, balances[i][place] + AG_LIVE_BIAS);
+        }
+    }
 }
 
 /* Is no other slot given, and this one of one thread? */
@@ -93,38 +116,53 @@ static bool is_alone(unsigned slot)
     return slot < AG_OWN_SLOTS && ag_slots_used() == (uint32_t)1 << slot;
 }
 
+static bool is_above(uint64_t bytes, const _Atomic uint64_t *peak)
+{
+    return (int64_t)bytes > (int64_t)atomic_load_explicit(peak, memory_order_relaxed);
+}
+
 /* False: it is no new peak, or not the caller's to tell. Without the lock. */
 static bool raise_alone(unsigned slot, unsigned row, enum ag_placement place)
 {
-    struct ag_place_stats *counts = counts_of(slot, row, place);
-    _Atomic uint64_t *peak = &ag_stats.peak_bytes[row][place];
-    uint64_t balance = allocated_of(counts) - freed_of(counts);
+    struct ag_place_stats *counts = ag_stats.slots[slot].places[row];
+    uint64_t balance = allocated_of(&counts[place]) - freed_of(&counts[place]), all = 0;
 
-    if ((int64_t)balance <= (int64_t)atomic_load_explicit(peak, memory_order_relaxed) ||
+    for (unsigned i = 0; i < AG_N_PLACEMENTS; i++)
+        all += allocated_of(&counts[i]) - freed_of(&counts[i]);
+    if ((!is_above(balance, &ag_stats.peak_bytes[row][place]) &&
+         !is_above(all, &ag_stats.peak_all[row])) ||
         !is_alone(slot))
         return false;
-    ag_raise_to(peak, balance);
+    for (unsigned i = 0; i < AG_N_PLACEMENTS; i++) {
+        if (i != place && atomic_load_explicit(&counts[i].allowance, memory_order_relaxed))
+            allow(slot, row, i, 0);
+    }
+    if ((int64_t)balance > 0)
+        ag_raise_to(&ag_stats.peak_bytes[row][place], balance);
+    if ((int64_t)all > 0)
+        ag_raise_to(&ag_stats.peak_all[row], all);
     return true;
 }
 
 __attribute__((noinline)) static void ask(unsigned slot, unsigned row, enum ag_placement place)
 {
     struct ag_place_stats *counts = counts_of(slot, row, place);
-    uint64_t peak, had, balance, wanted, granted;
+    uint64_t had, balance, wanted;
 
     ag_lock_take(&live.lock);
     had = atomic_load_explicit(&counts->allowance, memory_order_relaxed);
     balance = allocated_of(counts) - freed_of(counts);
-    wanted = had ? balance + AG_LIVE_BIAS - had : balance;
-    granted = live.granted[row][place] + wanted;
-    peak = atomic_load_explicit(&ag_stats.peak_bytes[row][place], memory_order_relaxed);
+    wanted = balance + AG_LIVE_BIAS - had;
     if (had && (int64_t)wanted <= 0) {
         /* another thread of the slot has asked, or has freed meanwhile */
-    } else if ((int64_t)granted <= (int64_t)peak) {
+    } else if (had &&
+               !is_above(live.granted[row][place] + wanted, &ag_stats.peak_bytes[row][place]) &&
+               !is_above(live.granted_all[row] + wanted, &ag_stats.peak_all[row])) {
         allow(slot, row, place, balance + AG_LIVE_BIAS);
-        live.granted[row][place] = granted;
+        live.granted[row][place] += wanted;
+        live.granted_all[row] += wanted;
     } else {
-        recount(row, place);
+        recount(row);
     }
     ag_lock_release(&live.lock);
 }
@@ -150,6 +188,7 @@ uint64_t ag_live_of(const struct ag_stats *stats, unsigned row, enum ag_placemen
 void ag_live_reset(void)
 {
     memset(live.granted, 0, sizeof(live.granted));
+    memset(live.granted_all, 0, sizeof(live.granted_all));
 }
 
 void ag_live_begin_child(void)

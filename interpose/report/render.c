@@ -415,6 +415,7 @@ static void json_devices(struct ag_emitter *json, const struct view *view)
         ag_emit_raw(json, "ordinal", "%d", device->ordinal);
         ag_emit_string(json, "name", device->name);
         ag_emit_number(json, "total_bytes", device->total_bytes);
+        ag_emit_number(json, "peak_bytes", ag_sum_peak(view->stats, stats_row(device)));
         ag_emit_object(json, "placements");
         for (unsigned place = 0; place < AG_N_PLACEMENTS; place++)
             json_placement(json, view, stats_row(device), place);
@@ -573,6 +574,8 @@ static void text_devices(const struct view *view)
             "total", "peak", running ? "now" : "at exit", "per alloc", "per free");
         for (unsigned place = 0; place < AG_N_PLACEMENTS; place++)
             text_placement(view, stats_row(device), place);
+        ADD(view, "    the most at a time: %s\n",
+            ag_text_size(total, sizeof(total), ag_sum_peak(view->stats, stats_row(device))));
         text_sizes(view, stats_row(device));
     }
 }

@@ -205,6 +205,7 @@ struct ag_stats {
     _Atomic uint32_t n_guard_findings; /* may be more than there are rows */
     struct ag_guard_finding guard_findings[AG_GUARD_FINDINGS];
     _Atomic uint64_t peak_bytes[AG_STATS_DEVICES][AG_N_PLACEMENTS]; /* most at a time: live.h */
+    _Atomic uint64_t peak_all[AG_STATS_DEVICES]; /* likewise of all placements together */
     struct ag_level pending_bytes, slab_bytes, own_graphs;
     struct ag_own_graph_stats own_graph_devices[AG_STATS_DEVICES];
     _Atomic uint64_t cached_peak; /* most bytes in one context's cache */

@@ -27,3 +27,21 @@ uint64_t ag_sum_unasked(const struct ag_stats *stats)
 
     return here > asked ? here - asked : 0;
 }
+
+uint64_t ag_sum_peak(const struct ag_stats *stats, unsigned row)
+{
+    uint64_t peak = stats->peak_all[row];
+
+    for (unsigned place = 0; !stats->peak_all[row] && place < AG_N_PLACEMENTS; place++)
+        peak += stats->peak_bytes[row][place];
+    return peak;
+}
+
+uint64_t ag_sum_peaks(const struct ag_stats *stats)
+{
+    uint64_t sum = 0;
+
+    for (unsigned row = 0; row < AG_STATS_DEVICES; row++)
+        sum += ag_sum_peak(stats, row);
+    return sum;
+}

@@ -15,6 +15,13 @@ struct ag_sum_frees {
 };
 struct ag_sum_frees ag_sum_frees(const struct ag_stats *stats);
 
+/* Most bytes that the program had on a device at a time, in all placements together; `row` is the
+ * device's of the counters' tables. Reports from before that was counted have the sum of the
+ * placements' peaks, which is no less. */
+uint64_t ag_sum_peak(const struct ag_stats *stats, unsigned row);
+/* Of all devices, each at its own time. */
+uint64_t ag_sum_peaks(const struct ag_stats *stats);
+
 /* Allocations for which the driver was asked for no memory, neither for them nor for a slab to cut
  * them from. */
 uint64_t ag_sum_unasked(const struct ag_stats *stats);

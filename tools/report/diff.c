@@ -42,6 +42,14 @@ struct comparison {
 
 /* ---- what differs -------------------------------------------------------------------------- */
 
+/* In percent of what the runs come to; at most all of it. */
+static double weight_of(const struct comparison *it, enum whole whole, double a, double b)
+{
+    double share = it->wholes[whole] > 0 ? fabs(b - a) / it->wholes[whole] : 0;
+
+    return 100 * (share < 1 ? share : 1);
+}
+
 static void compare(struct comparison *it, const char *group, const char *name, enum unit unit,
                     enum whole whole, double a, double b)
 {
@@ -61,7 +69,7 @@ static void compare(struct comparison *it, const char *group, const char *name, 
         .unit = unit,
         .a = a,
         .b = b,
-        .weight = it->wholes[whole] > 0 ? 100 * fabs(b - a) / it->wholes[whole] : 0,
+        .weight = weight_of(it, whole, a, b),
     };
 }
 
@@ -180,7 +188,7 @@ static void sum_place(const struct process *side, unsigned place, double *sum)
         sum[BYTES] += (double)stats->alloc_bytes;
         sum[ALLOC_NS] += (double)stats->alloc_ticks;
         sum[FREE_NS] += (double)stats->free_ticks;
-        sum[PEAK] += (double)side->stats->peak_bytes[i][place];
+        sum[PEAK] += (double)side->stats->peak_bytes[i][place]; /* at a time of its own */
         sum[CURRENT] += (double)ag_live_of(side->stats, i, place);
     }
 }
@@ -198,6 +206,8 @@ static void compare_places(struct comparison *it)
         sum_place(&it->sides[1], place, all[1]);
         it->n_places += all[0][ALLOCS] + all[1][ALLOCS] > before;
     }
+    for (unsigned i = 0; i < 2; i++)
+        all[i][PEAK] = figure(&it->sides[i], FIGURE_PEAK);
     it->part = PART_ALL;
     compare_memory(it, "memory", all);
     it->part = PART_PLACES;

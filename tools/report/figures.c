@@ -48,9 +48,9 @@ static struct memory memory_of(const struct process *process)
             sum.allocs += (double)place->allocs;
             sum.frees += (double)place->frees;
             sum.call_ns += (double)place->alloc_ticks + (double)place->free_ticks;
-            sum.peak += (double)process->stats->peak_bytes[row][i];
         }
     }
+    sum.peak = (double)ag_sum_peaks(process->stats);
     return sum;
 }
 
@@ -182,7 +182,7 @@ unsigned overview(const struct process *process, double elapsed_ns,
             (double)frees.all);
     if (!process->stats->head.simulated)
         add_row(rows, &n, "time in allocations and frees", UNIT_NS, memory.call_ns, elapsed_ns);
-    for (unsigned place = 0; place < AG_N_PLACEMENTS; place++) {
+    for (unsigned place = 0; place < AG_N_PLACEMENTS; place++) { /* each at its own time */
         double peak = 0;
 
         for (unsigned row = 0; row < AG_STATS_DEVICES; row++)

@@ -6,6 +6,7 @@
 
 #include "interpose/report/graphs/render_graphs.h"
 #include "interpose/report/live.h"
+#include "interpose/report/sums.h"
 #include "interpose/report/verdict/verdict.h"
 #include "interpose/settings/options.h"
 #include "tools/base/html.h"
@@ -107,7 +108,7 @@ static void add_tiles(struct ag_text *text, const struct job *job)
     ag_text_add(text, "<dl class=\"tiles\">\n");
     (void)figure_of(&job->total, FIGURE_PEAK, &peak);
     add_tile(text, "Peak memory", unit_text(value, sizeof(value), UNIT_BYTES, peak),
-             job->n > 1 ? "sum of all processes" : "sum of all placements");
+             job->n > 1 ? "sum of all processes' peaks" : "the most at a time");
     for (unsigned i = 0; i < n; i++) {
         if (rows[i].unit == UNIT_BYTES)
             continue;
@@ -129,6 +130,13 @@ static double peak_of(const struct job *job, unsigned row, unsigned place)
     return (double)job->total.stats->peak_bytes[row][place];
 }
 
+/* Of all placements at a time. */
+static double peak_of_all(const struct job *job, unsigned row)
+{
+    return (double)ag_sum_peak(job->total.stats, row);
+}
+
+/* Only where all placements had their peaks at a time; else no bar is the whole. */
 static void add_stack(struct ag_text *text, const struct job *job, unsigned row, double sum)
 {
     double at = 0;
@@ -155,8 +163,9 @@ static void add_stack(struct ag_text *text, const struct job *job, unsigned row,
 }
 
 static void add_place_line(struct ag_text *text, const struct job *job, unsigned row,
-                           unsigned place, double sum)
+                           unsigned place)
 {
+    double all = peak_of_all(job, row);
     const struct ag_place_stats *stats = process_place(&job->total, row, place);
     char peak[32], left[32], asked[32], allocs[32];
 
@@ -165,12 +174,12 @@ static void add_place_line(struct ag_text *text, const struct job *job, unsigned
     ag_text_add(
         text,
         "<tr><th scope=\"row\"><i class=\"dot %s\"></i>%s</th><td class=\"num\" "
-        "data-label=\"peak\">%s</td><td class=\"num\" data-label=\"share\">%.1f %%</td><td "
+        "data-label=\"peak\">%s</td><td class=\"num\" data-label=\"of that\">%.1f %%</td><td "
         "class=\"num\" data-label=\"at the end\">%s</td><td class=\"num\" "
         "data-label=\"allocs\">%s</td><td class=\"num\" data-label=\"asked for\">%s</td></tr>\n",
         place_colours[place], ag_placement_names[place],
         unit_text(peak, sizeof(peak), UNIT_BYTES, peak_of(job, row, place)),
-        sum > 0 ? 100 * peak_of(job, row, place) / sum : 0.0,
+        all > 0 ? 100 * peak_of(job, row, place) / all : 0.0,
         unit_text(left, sizeof(left), UNIT_BYTES, (double)ag_live_of(job->total.stats, row, place)),
         html_number(allocs, sizeof(allocs), UNIT_COUNT, (double)stats->allocs),
         unit_text(asked, sizeof(asked), UNIT_BYTES, (double)stats->alloc_bytes));
@@ -186,19 +195,22 @@ static void add_device(struct ag_text *text, const struct job *job, unsigned i)
         sum += peak_of(job, i, place);
     ag_text_add(text, "<h3>");
     html_add(text, device->name);
-    ag_text_add(text, " <small>%s</small></h3>\n",
+    ag_text_add(text, " <small>%s",
                 unit_text(size, sizeof(size), UNIT_BYTES, (double)device->total_bytes));
-    if (sum > 0)
+    ag_text_add(text,
+                "</small></h3>\n<p class=\"note\">%s at a time in all placements together.</p>\n",
+                unit_text(size, sizeof(size), UNIT_BYTES, peak_of_all(job, i)));
+    if (sum > 0 && sum <= peak_of_all(job, i))
         add_stack(text, job, i, sum);
     ag_text_add(
         text,
         "<table class=\"cells\">\n<thead><tr><th scope=\"col\">placement</th><th scope=\"col\" "
-        "class=\"num\">peak</th><th scope=\"col\" class=\"num\">share</th><th "
+        "class=\"num\">peak</th><th scope=\"col\" class=\"num\">of that</th><th "
         "scope=\"col\" class=\"num\">at the end</th><th scope=\"col\" "
         "class=\"num\">allocs</th><th scope=\"col\" class=\"num\">asked for</th>"
         "</tr></thead>\n<tbody>\n");
     for (unsigned place = 0; place < AG_N_PLACEMENTS; place++)
-        add_place_line(text, job, i, place, sum);
+        add_place_line(text, job, i, place);
     ag_text_add(text, "</tbody>\n</table>\n");
 }
 
@@ -210,9 +222,9 @@ static void add_memory(struct ag_text *text, const struct job *job)
         return;
     html_card_begin(
         text, false, "Peak memory",
-        job->n > 1 ? "Devices of one model share a row. Peaks are the sum of the peaks of each "
-                     "process and placement."
-                   : "The peak of each placement; they may have occurred at different times.");
+        job->n > 1 ? "Devices of one model share a row. Peaks are the sum of those of each process."
+                   : "Placements may have had their peaks at different times, so these may come to "
+                     "more than the peak of all.");
     for (unsigned i = 0; i < n && i < AG_STATS_DEVICES; i++)
         add_device(text, job, i);
     html_card_end(text);

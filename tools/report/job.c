@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "interpose/report/guard/render_guard.h"
+#include "interpose/report/sums.h"
 #include "interpose/settings/options.h"
 #include "tools/base/complain.h"
 #include "tools/base/list.h"
@@ -130,6 +131,7 @@ static void add_place(struct ag_stats *sum, unsigned to, const struct ag_stats *
             sums[i] += ((const _Atomic uint64_t *)(const void *)added)[i];
         sum->peak_bytes[to][place] += stats->peak_bytes[from][place];
     }
+    sum->peak_all[to] += ag_sum_peak(stats, from);
 }
 
 static void add_devices(struct ag_stats *sum, const struct ag_stats *stats)

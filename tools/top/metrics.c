@@ -182,6 +182,17 @@ static double peak(const struct ag_stats *stats, unsigned row, unsigned place)
     return (double)stats->peak_bytes[row][place];
 }
 
+/* One number of each process and device. */
+struct of_device {
+    const char *name, *type, *unit, *help;
+    uint64_t (*of)(const struct ag_stats *stats, unsigned row);
+};
+
+static const struct of_device of_devices[] = {
+    {"device_memory_peak_bytes", "gauge", "bytes",
+     "Most memory that the program had on the device at a time.", ag_sum_peak},
+};
+
 static double allocs(const struct ag_stats *stats, unsigned row, unsigned place)
 {
     return (double)place_of(stats, row, place)->allocs;
@@ -214,7 +225,8 @@ static double free_s(const struct ag_stats *stats, unsigned row, unsigned place)
 
 static const struct placed placeds[] = {
     {"memory_bytes", "gauge", "bytes", "Memory that the program has now.", memory, false},
-    {"memory_peak_bytes", "gauge", "bytes", "Most memory that the program ever had.", peak, false},
+    {"memory_peak_bytes", "gauge", "bytes", "Most memory that the program ever had there.", peak,
+     false},
     {"allocations", "counter", NULL, "Allocations.", allocs, false},
     {"frees", "counter", NULL, "Frees.", frees, false},
     {"failed_allocations", "counter", NULL, "Allocations that failed.", failed, false},
@@ -281,6 +293,23 @@ static void add_placed(struct ag_text *text, const struct processes *processes,
     }
 }
 
+static void add_of_devices(struct ag_text *text, const struct processes *processes,
+                           const struct of_device *family)
+{
+    add_family(text, family->name, family->type, family->unit, family->help);
+    for (size_t i = 0; i < processes->n; i++) {
+        for (unsigned row = 0; row < AG_STATS_DEVICES; row++) {
+            uint64_t value = family->of(processes->list[i].stats, row);
+
+            if (!value)
+                continue;
+            begin_sample(text, family->name, family->type, &processes->list[i]);
+            ag_text_add(text, ",device=\"%u\"", row);
+            end_sample(text, (double)value);
+        }
+    }
+}
+
 /* All counters of the report, by the names that they have in its JSON. */
 static void add_counters(struct ag_text *text, const struct processes *processes)
 {
@@ -307,6 +336,8 @@ bool metrics_render(int folder, struct ag_text *text)
             add_plain(text, &processes, &plains[i]);
         for (size_t i = 0; i < sizeof(placeds) / sizeof(placeds[0]); i++)
             add_placed(text, &processes, &placeds[i]);
+        for (size_t i = 0; i < sizeof(of_devices) / sizeof(of_devices[0]); i++)
+            add_of_devices(text, &processes, &of_devices[i]);
         add_counters(text, &processes);
         ag_text_add(text, "# EOF\n");
     }

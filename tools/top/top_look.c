@@ -4,6 +4,7 @@
 
 #include "interpose/base/clock.h"
 #include "interpose/report/live.h"
+#include "interpose/report/sums.h"
 #include "tools/base/complain.h"
 #include "tools/base/folder.h"
 #include "tools/top/top.h"
@@ -42,6 +43,7 @@ static void fill(struct top_row *row, struct process *process)
     row->now = counts_of(process);
     row->cache_hits = process_counter(process, AG_STAT_CACHE_HIT);
     row->cache_misses = process_counter(process, AG_STAT_CACHE_MISS);
+    row->peak_all = ag_sum_peaks(stats);
     row->simulated = stats->head.simulated != 0;
     row->replay_on = !strcmp(stats->head.replay, "on");
     for (unsigned device = 0; device < AG_STATS_DEVICES; device++) {

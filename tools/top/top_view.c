@@ -95,10 +95,6 @@ static uint64_t whole(double value)
 
 static void memory_cell(char *cell, size_t size, const struct top_row *row, enum column column)
 {
-    uint64_t peak = 0;
-
-    for (unsigned place = 0; place < AG_N_PLACEMENTS; place++)
-        peak += row->peak[place];
     size_cell(cell, size,
               column == MEMORY        ? top_memory(row)
               : column == POOL        ? row->current[AG_PLACE_POOL]
@@ -106,7 +102,7 @@ static void memory_cell(char *cell, size_t size, const struct top_row *row, enum
               : column == NATIVE      ? row->current[AG_PLACE_NATIVE]
               : column == SPILLED     ? row->current[AG_PLACE_SPILLED]
               : column == HOST_MEMORY ? row->current[AG_PLACE_HOST]
-                                      : peak);
+                                      : row->peak_all);
 }
 
 static void cell_of(char *cell, size_t size, const struct top_row *row, enum column column)
@@ -277,6 +273,7 @@ static void emit_row(struct ag_emitter *json, const struct top_row *row)
         ag_emit_end(json);
     }
     ag_emit_end(json);
+    ag_emit_number(json, "peak_bytes", row->peak_all);
     ag_emit_number(json, "allocs", row->now.allocs);
     ag_emit_number(json, "frees", row->now.frees);
     ag_emit_number(json, "alloc_bytes", row->now.bytes);

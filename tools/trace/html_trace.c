@@ -27,6 +27,7 @@ struct timeline {
     uint64_t begin_ns, length_ns;
     uint64_t n_allocs, n_temporary, bytes;
     uint64_t peak, peak_ns, at_peak[AG_TRACE_N_PLACES];
+    uint64_t peak_of_cards;           /* without the program's own pools, as on the other cards */
     uint64_t most[AG_TRACE_N_PLACES]; /* the peak of each placement */
 };
 
@@ -78,6 +79,8 @@ static void take(const struct trace_state *state, void *data)
         line->bytes += event->size;
     }
     line->n_temporary += state->known && state->temporary;
+    if (state->total - state->level[AG_TRACE_PLACE_APP_POOL] > line->peak_of_cards)
+        line->peak_of_cards = state->total - state->level[AG_TRACE_PLACE_APP_POOL];
     if (state->total > line->peak) {
         line->peak = state->total;
         line->peak_ns = event->began_ns;
@@ -349,6 +352,9 @@ static void add_peak(struct ag_text *text, const struct trace *trace, const stru
                     100 * (double)line->at_peak[place] / (double)line->peak);
     }
     ag_text_add(text, ".");
+    if (line->most[AG_TRACE_PLACE_APP_POOL])
+        ag_text_add(text, " Without the program's own pools it was %s at most.",
+                    unit_text(size, sizeof(size), UNIT_BYTES, (double)line->peak_of_cards));
     if (line->n_allocs)
         ag_text_add(
             text, " Temporary allocations, freed before any other allocation: %s of %s (%.1f %%).",

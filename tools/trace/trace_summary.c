@@ -42,6 +42,7 @@ struct sums {
     } places[AG_TRACE_N_PLACES];
     uint64_t reasons[2][MOST_CODES]; /* flushes and steps by code */
     uint64_t peak, peak_ns, n_lost;
+    uint64_t peak_of_report;          /* without the program's own pools, as reports have it */
     uint64_t transferred, prefetched; /* bytes */
     uint64_t waited_ns;
 };
@@ -90,6 +91,8 @@ static void sum_up(const struct trace_state *state, void *data)
         if (state->level[i] > sums->places[i].peak)
             sums->places[i].peak = state->level[i];
     }
+    if (state->total - state->level[AG_TRACE_PLACE_APP_POOL] > sums->peak_of_report)
+        sums->peak_of_report = state->total - state->level[AG_TRACE_PLACE_APP_POOL];
     if (state->total > sums->peak) {
         sums->peak = state->total;
         sums->peak_ns = event->began_ns;
@@ -181,6 +184,9 @@ static void write_memory(const struct trace *trace, const struct sums *sums, FIL
     fprintf(out, "    peak of all: %s, %s after the process began\n",
             ag_text_size(peak, sizeof(peak), sums->peak),
             ag_text_duration(when, sizeof(when), (double)sums->peak_ns));
+    if (sums->places[AG_TRACE_PLACE_APP_POOL].peak)
+        fprintf(out, "    peak without the program's own pools: %s\n",
+                ag_text_size(peak, sizeof(peak), sums->peak_of_report));
     fprintf(out, "    temporary (freed before any other allocation): %llu of %llu\n",
             (unsigned long long)temporary, (unsigned long long)allocs);
     if (sums->n_lost)

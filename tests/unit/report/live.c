@@ -100,12 +100,40 @@ static void a_second_thread(void)
     }
 }
 
+static void *add_a_little(void *unused)
+{
+    add(1);
+    return unused;
+}
+
+/* The first thread had more than it was ever allowed, and allocates no more. */
+static int second_is_small(void)
+{
+    pthread_t second;
+
+    ag_stats_reset();
+    add(1000);
+    CHECK(!pthread_create(&second, NULL, add_a_little, NULL) && !pthread_join(second, NULL));
+    CHECK(now() == 1001 && peak() == now());
+    return 0;
+}
+
+static void a_small_second_thread(void)
+{
+    int status = -1;
+    pid_t child = fork();
+
+    if (!child)
+        _exit(second_is_small());
+    CHECK(child > 0 && waitpid(child, &status, 0) == child && !status);
+}
+
 /* A step that a thread makes while the others wait. */
 struct step {
     pthread_barrier_t begins, ends;
     bool over;
     int64_t bytes;
-    unsigned thread;
+    unsigned thread, place;
 };
 static struct step step;
 
@@ -116,20 +144,91 @@ static void *take_steps(void *number)
         if (step.over)
             return NULL;
         if (step.thread == (uintptr_t)number && step.bytes >= 0)
-            add((uint64_t)step.bytes);
+            ag_live_add(ag_slot(), 0, step.place, (uint64_t)step.bytes);
         else if (step.thread == (uintptr_t)number)
-            subtract((uint64_t)-step.bytes);
+            ag_live_subtract(ag_slot(), 0, step.place, (uint64_t)-step.bytes);
         (void)pthread_barrier_wait(&step.ends);
     }
 }
 
 #define N_STEPPERS 24u /* some of them share a slot */
 
+/* What there is by a plain count, and the most there was. */
+struct count {
+    uint64_t current, most;
+};
+
+static void is_counted(struct count *count, int64_t bytes, uint64_t said_now, uint64_t said_most)
+{
+    count->current += (uint64_t)bytes;
+    count->most = count->current > count->most ? count->current : count->most;
+    CHECK_SAID(said_now == count->current && said_most == count->most,
+               "%llu of %llu, peak %llu of %llu", (unsigned long long)said_now,
+               (unsigned long long)count->current, (unsigned long long)said_most,
+               (unsigned long long)count->most);
+}
+
+/* Against plain counts of each placement and of all. */
+static void are_counted(struct count counts[AG_N_PLACEMENTS + 1], unsigned place, int64_t bytes)
+{
+    uint64_t sum = 0;
+
+    is_counted(&counts[place], bytes, ag_live_of(&ag_stats, 0, place),
+               ag_stats.peak_bytes[0][place]);
+    for (unsigned i = 0; i < AG_N_PLACEMENTS; i++)
+        sum += ag_live_of(&ag_stats, 0, i);
+    is_counted(&counts[AG_N_PLACEMENTS], bytes, sum, ag_stats.peak_all[0]);
+}
+
+/* Of one of the first three placements, of which there are other sizes: sometimes all of it. */
+static int64_t choose(uint64_t *state, const struct count *counts, unsigned *ret_place)
+{
+    unsigned place = chance_below(state, 3);
+    uint64_t most = chance_below(state, 8) ? 100 : 1000;
+    uint64_t bytes = 1 + chance_below(state, most), has = counts[place].current;
+
+    *ret_place = place;
+    if (!chance_below(state, 2))
+        return (int64_t)bytes;
+    return -(int64_t)(chance_below(state, 4) && bytes < has ? bytes : has);
+}
+
+static int one_thread_of_several_placements(void)
+{
+    struct count counts[AG_N_PLACEMENTS + 1] = {0};
+    uint64_t state = 5;
+
+    ag_stats_reset();
+    for (unsigned i = 0; i < 100000; i++) {
+        unsigned place;
+        int64_t bytes = choose(&state, counts, &place);
+
+        if (bytes > 0)
+            ag_live_add(ag_slot(), 0, place, (uint64_t)bytes);
+        else
+            ag_live_subtract(ag_slot(), 0, place, (uint64_t)-bytes);
+        are_counted(counts, place, bytes);
+    }
+    return 0;
+}
+
+/* In a process of its own, where no thread was before. */
+static void several_placements(void)
+{
+    int status = -1;
+    pid_t child = fork();
+
+    if (!child)
+        _exit(one_thread_of_several_placements());
+    CHECK(child > 0 && waitpid(child, &status, 0) == child && !status);
+}
+
 /* Threads in turn, one frees what another allocated: no order is open. */
 static void threads_in_turn(void)
 {
+    struct count counts[AG_N_PLACEMENTS + 1] = {0};
     pthread_t threads[N_STEPPERS];
-    uint64_t state = 3, current = 0, most = 0;
+    uint64_t state = 3;
 
     ag_stats_reset();
     step.over = false;
@@ -138,18 +237,11 @@ static void threads_in_turn(void)
     for (uintptr_t i = 0; i < N_STEPPERS; i++)
         CHECK(!pthread_create(&threads[i], NULL, take_steps, (void *)i));
     for (unsigned i = 0; i < 1500; i++) {
-        uint64_t bytes = 1 + chance_below(&state, 100);
-        bool frees = current >= bytes && chance_below(&state, 2);
-
-        step.bytes = frees ? -(int64_t)bytes : (int64_t)bytes;
+        step.bytes = choose(&state, counts, &step.place);
         step.thread = chance_below(&state, N_STEPPERS);
-        current = frees ? current - bytes : current + bytes;
-        most = current > most ? current : most;
         (void)pthread_barrier_wait(&step.begins);
         (void)pthread_barrier_wait(&step.ends);
-        CHECK_SAID(now() == current && peak() == most, "step %u: %llu of %llu, peak %llu of %llu",
-                   i, (unsigned long long)now(), (unsigned long long)current,
-                   (unsigned long long)peak(), (unsigned long long)most);
+        are_counted(counts, step.place, step.bytes);
     }
     step.over = true;
     (void)pthread_barrier_wait(&step.begins);
@@ -209,7 +301,9 @@ static void threads_together(void)
 int main(void)
 {
     one_thread();
+    several_placements();
     a_second_thread();
+    a_small_second_thread();
     threads_in_turn();
     threads_together();
     return 0;
