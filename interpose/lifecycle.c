@@ -58,6 +58,7 @@
 #include "policy/app/app_graphs.h"
 #include "policy/app/app_pools.h"
 #include "policy/backends/backend.h"
+#include "policy/backends/given.h"
 #include "policy/backends/managed_pool.h"
 #include "policy/backends/private_pool.h"
 #include "policy/budget.h"
@@ -158,6 +159,9 @@ static void devices_begin_child(void)
         ag_churn_begin_child(&device->churn);
         atomic_store(&device->small_native, 0);
         atomic_store(&device->taken, 0);
+        atomic_store(&device->pooled, 0);
+        atomic_store(&device->pool_reserved, 0);
+        atomic_store(&device->pool_high, 0);
         device->bound = (struct ag_bound){0};
         ag_managed_pool_begin_child(device);
         ag_stats_device_met(device->ordinal, device->name, device->total_bytes);
@@ -252,6 +256,7 @@ static void configure(void)
     ag_pool_configure(options.pool_keep);
     ag_app_pools_configure(options.app_pool_keep);
     ag_app_graphs_configure(ag_report_has_counts(&options));
+    ag_given_configure(ag_report_has_counts(&options));
     ag_app_async_configure(&options.rules, options.oversubscribe);
     ag_pressure_configure(options.cache, options.pending);
     /* Guards have blocks of their own. */

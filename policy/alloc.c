@@ -1006,12 +1006,14 @@ static void release_for_good(struct ag_context *context, struct ag_block *out)
 __attribute__((noinline)) static void release(struct ag_context *context, struct ag_block *out)
 {
     struct ag_device *device = context->device;
+    bool waits = ag_host_wait_pending() && ag_backend_waits_for(out);
 
     if (ag_pressure_is_tight(device) && !ag_capture_is_open() && !ag_budget_keeps_all(device))
         release_for_good(context, out);
     else
         (void)give_back(context, out, UINT64_MAX);
-    ag_pressure_bound_pending(device);
+    if (!ag_pressure_bound_pending(device) && waits)
+        ag_stats_add(AG_STAT_WAITED_RETURN, 1);
 }
 
 /* There is hardly ever one in use. */
@@ -1025,6 +1027,17 @@ static inline void note_too_large_freed(const struct ag_block *block)
 static inline uint64_t cache_limit(const struct ag_device *device)
 {
     return atomic_load_explicit(&device->cache_limit, memory_order_relaxed);
+}
+
+/* The cache may not hold more, and not since the device is nearly full. */
+static void count_over_limit(const struct ag_device *device, const struct ag_block *blocks)
+{
+    uint64_t n = 0;
+
+    for (; blocks; blocks = blocks->next)
+        n++;
+    if (!ag_pressure_is_tight(device))
+        ag_stats_add(AG_STAT_CACHE_FULL, n);
 }
 
 /* A KEPT block whose users are ordered before now. */
@@ -1047,8 +1060,11 @@ static inline void keep_or_release(struct ag_block *block)
             atomic_load_explicit(&block->sync_memops, memory_order_relaxed) == AG_SYNC_NOT_SET;
     if (sharing != AG_IPC_OPEN_ELSEWHERE)
         out = ag_cache_keep(&context->cache, block, keeps ? cache_limit(context->device) : 0);
-    if (out)
-        release(context, out);
+    if (!out)
+        return;
+    if (keeps)
+        count_over_limit(context->device, out);
+    release(context, out);
 }
 
 void ag_alloc_capture_closed(void)
@@ -1161,8 +1177,10 @@ static inline bool is_freed_natively(struct ag_block *block)
         return true;
     if (block->size <= cache_limit(device))
         return false;
-    if (!ag_pressure_is_tight(device)) /* a pool would be no better */
+    if (!ag_pressure_is_tight(device)) { /* a pool would be no better */
         ag_churn_returned(&device->churn, block->size);
+        ag_stats_add(AG_STAT_CACHE_FULL, 1);
+    }
     return true;
 }
 

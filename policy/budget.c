@@ -6,6 +6,7 @@
 #include "interpose/base/raise.h"
 #include "interpose/base/threads/lock.h"
 #include "policy/app/app_pools.h"
+#include "policy/backends/given.h"
 #include "policy/contexts/context.h"
 #include "policy/guard/guard.h"
 #include "policy/ledger.h"
@@ -268,6 +269,7 @@ void ag_budget_note_given(struct ag_device *device, struct ag_mem_desc desc, siz
 {
     size_t small = small_native(desc, bytes);
 
+    ag_given(device, desc, bytes);
     if (small)
         atomic_fetch_add_explicit(&device->small_native, small, memory_order_relaxed);
 }
@@ -276,6 +278,7 @@ void ag_budget_note_returned(struct ag_device *device, struct ag_mem_desc desc, 
 {
     size_t small = small_native(desc, bytes);
 
+    ag_given_back(device, desc, bytes);
     if (small)
         atomic_fetch_sub_explicit(&device->small_native, small, memory_order_relaxed);
 }

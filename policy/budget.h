@@ -42,8 +42,8 @@ bool ag_budget_note(struct ag_device *device, uint64_t handle, size_t bytes);
  * long as it is mapped; a program that releases the handle first has it uncounted until then. */
 void ag_budget_noted_gone(uint64_t handle);
 
-/* The driver has given a block of `bytes`, or got it back: which blocks share its pages? For
- * ag_device_cached_room(). */
+/* The driver has given a block of `bytes`, or got it back: for given.h, and which blocks share its
+ * pages? For ag_device_cached_room(). */
 void ag_budget_note_given(struct ag_device *device, struct ag_mem_desc desc, size_t bytes);
 void ag_budget_note_returned(struct ag_device *device, struct ag_mem_desc desc, size_t bytes);
 

@@ -158,16 +158,18 @@ static void wait_for_frees(enum ag_stat why)
     ag_stats_add(why, 1);
 }
 
-void ag_pressure_bound_pending(const struct ag_device *device)
+bool ag_pressure_bound_pending(const struct ag_device *device)
 {
-    if (ag_level_current(&ag_stats.pending_bytes) > ag_size_bytes(pending_limit, size_of(device)))
-        wait_for_frees(AG_STAT_WAITED_PENDING);
+    if (ag_level_current(&ag_stats.pending_bytes) <= ag_size_bytes(pending_limit, size_of(device)))
+        return false;
+    wait_for_frees(AG_STAT_WAITED_PENDING);
+    return true;
 }
 
 void ag_pressure_wait_for_frees(void)
 {
     if (ag_level_current(&ag_stats.pending_bytes))
-        wait_for_frees(AG_STAT_WAITED_PENDING);
+        wait_for_frees(AG_STAT_WAITED_QUERY);
 }
 
 struct room {

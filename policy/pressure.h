@@ -49,9 +49,9 @@ void ag_pressure_yield(struct ag_device *device, size_t bytes);
 
 /* `bytes` were given to a pool behind work that may be unfinished. */
 void ag_pressure_pending(size_t bytes);
-/* Waits when more bytes are pending than ALLOGRAFT_PENDING allows for a device of that size.
- * Call it without a lock, and outside the capture guard. */
-void ag_pressure_bound_pending(const struct ag_device *device);
+/* Waits when more bytes are pending than ALLOGRAFT_PENDING allows for a device of that size: true if
+ * so. Call it without a lock, and outside the capture guard. */
+bool ag_pressure_bound_pending(const struct ag_device *device);
 
 /* Waits until every free so far has taken effect in its pool. */
 void ag_pressure_wait_for_frees(void);

@@ -13,7 +13,7 @@
 #include "interpose/report/render_marks.h"
 #include "interpose/report/render_pools.h"
 #include "interpose/report/render_replay.h"
-#include "interpose/report/sums.h"
+#include "interpose/report/verdict/sums.h"
 #include "interpose/report/verdict/verdict.h"
 #include "interpose/report/waits/render_waits.h"
 #include "interpose/settings/options.h"
@@ -416,6 +416,8 @@ static void json_devices(struct ag_emitter *json, const struct view *view)
         ag_emit_string(json, "name", device->name);
         ag_emit_number(json, "total_bytes", device->total_bytes);
         ag_emit_number(json, "peak_bytes", ag_sum_peak(view->stats, stats_row(device)));
+        ag_emit_number(json, "given_peak_bytes",
+                       value_of(&view->stats->given_peak[stats_row(device)]));
         ag_emit_object(json, "placements");
         for (unsigned place = 0; place < AG_N_PLACEMENTS; place++)
             json_placement(json, view, stats_row(device), place);
@@ -560,6 +562,19 @@ static void text_sizes(const struct view *view, unsigned device)
         ADD(view, "\n");
 }
 
+/* What the program had, and what the device gave, at a time. */
+static void text_most(const struct view *view, unsigned row)
+{
+    char had[32], gave[32];
+
+    ADD(view, "    the most at a time: %s",
+        ag_text_size(had, sizeof(had), ag_sum_peak(view->stats, row)));
+    if (view->stats->given_peak[row])
+        ADD(view, "; of the device, with what was kept for later: %s",
+            ag_text_size(gave, sizeof(gave), value_of(&view->stats->given_peak[row])));
+    ADD(view, "\n");
+}
+
 static void text_devices(const struct view *view)
 {
     bool running = !strcmp(view->stats->head.ended_by, "running");
@@ -574,8 +589,7 @@ static void text_devices(const struct view *view)
             "total", "peak", running ? "now" : "at exit", "per alloc", "per free");
         for (unsigned place = 0; place < AG_N_PLACEMENTS; place++)
             text_placement(view, stats_row(device), place);
-        ADD(view, "    the most at a time: %s\n",
-            ag_text_size(total, sizeof(total), ag_sum_peak(view->stats, stats_row(device))));
+        text_most(view, stats_row(device));
         text_sizes(view, stats_row(device));
     }
 }

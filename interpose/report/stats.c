@@ -265,6 +265,16 @@ void ag_stats_moved(int device, enum ag_placement from, enum ag_placement to, ui
     ag_live_add(slot, row, to, bytes);
 }
 
+void ag_stats_given(int device, uint64_t bytes)
+{
+    ag_raise_to(&ag_stats.given_peak[row_of(device)], bytes);
+}
+
+bool ag_stats_gives_more(int device, uint64_t bytes)
+{
+    return bytes > atomic_load_explicit(&ag_stats.given_peak[row_of(device)], memory_order_relaxed);
+}
+
 void ag_stats_failed(int device, enum ag_placement place)
 {
     unsigned slot = ag_slot();

@@ -205,7 +205,8 @@ struct ag_stats {
     _Atomic uint32_t n_guard_findings; /* may be more than there are rows */
     struct ag_guard_finding guard_findings[AG_GUARD_FINDINGS];
     _Atomic uint64_t peak_bytes[AG_STATS_DEVICES][AG_N_PLACEMENTS]; /* most at a time: live.h */
-    _Atomic uint64_t peak_all[AG_STATS_DEVICES]; /* likewise of all placements together */
+    _Atomic uint64_t peak_all[AG_STATS_DEVICES];   /* likewise of all placements together */
+    _Atomic uint64_t given_peak[AG_STATS_DEVICES]; /* most bytes that we had of the driver */
     struct ag_level pending_bytes, slab_bytes, own_graphs;
     struct ag_own_graph_stats own_graph_devices[AG_STATS_DEVICES];
     _Atomic uint64_t cached_peak; /* most bytes in one context's cache */
@@ -374,6 +375,10 @@ uint64_t ag_stats_app_pool_sum(const struct ag_stats *stats, unsigned row, enum 
 void ag_stats_allocated(int device, enum ag_placement place, uint64_t bytes, uint64_t ticks);
 void ag_stats_freed(int device, enum ag_placement place, uint64_t bytes, uint64_t ticks);
 void ag_stats_failed(int device, enum ag_placement place);
+/* We have so many bytes of the device. */
+void ag_stats_given(int device, uint64_t bytes);
+/* Is that more than ever before? */
+bool ag_stats_gives_more(int device, uint64_t bytes);
 /* A block of `bytes` that the program has was moved. */
 void ag_stats_moved(int device, enum ag_placement from, enum ag_placement to, uint64_t bytes);
 /* Bytes of that placement that the program has now. */

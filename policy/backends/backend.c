@@ -90,6 +90,15 @@ static bool is_single(const struct ag_block *block)
     return block->desc.source != AG_SOURCE_POOL && block->desc.source != AG_SOURCE_MANAGED_POOL;
 }
 
+bool ag_backend_waits_for(const struct ag_block *blocks)
+{
+    for (; blocks; blocks = blocks->next) {
+        if (!ag_block_slab(blocks) && is_single(blocks))
+            return true;
+    }
+    return false;
+}
+
 static void release_one(struct ag_context *context, struct ag_block *block, CUstream stream)
 {
     CUdeviceptr address = block->address;

@@ -21,6 +21,9 @@ CUresult ag_backend_allocate(struct ag_context *context, size_t bytes, struct ag
 struct ag_block *ag_backend_release(struct ag_context *context, struct ag_block *blocks,
                                     uint64_t timeout_ns);
 
+/* Would one of the blocks go by the driver's own free? */
+bool ag_backend_waits_for(const struct ag_block *blocks);
+
 /* Pieces among KEPT blocks go back to their slabs. What is left: the others, and the slabs that are
  * whole again. No driver call. */
 struct ag_block *ag_backend_return_pieces(struct ag_block *blocks);

@@ -4,6 +4,7 @@
 #include "interpose/base/log.h"
 #include "interpose/base/threads/once.h"
 #include "interpose/driver/driver.h"
+#include "policy/backends/given.h"
 #include "policy/backends/managed_pool.h"
 #include "policy/order/capture.h"
 #include "policy/order/private_stream.h"
@@ -160,8 +161,10 @@ void ag_pool_give_idle_back(CUmemoryPool pool)
 
 void ag_pool_trim_own(struct ag_device *device)
 {
-    if (has_pool(device))
-        ag_pool_give_idle_back(device->pool);
+    if (!has_pool(device))
+        return;
+    ag_pool_give_idle_back(device->pool);
+    ag_given_trimmed(device);
 }
 
 void ag_pool_trim(struct ag_device *device)

@@ -34,13 +34,16 @@ struct ag_device {
     _Atomic int managed_state;
     CUmemoryPool managed_pool;
     CUresult managed_refusal;
-    uint64_t limit;                /* bytes the program may have; UINT64_MAX for no limit */
-    _Atomic uint64_t cache_limit;  /* bytes the cache of a context may hold now */
-    _Atomic uint64_t moved;        /* bytes to or from the driver since it was asked what is free */
-    _Atomic bool is_tight;         /* it is nearly full: see pressure.h */
-    _Atomic uint64_t taken;        /* bytes that we have of the driver: see budget.h */
-    struct ag_bound bound;         /* of blocks that are kept */
-    _Atomic uint64_t small_native; /* bytes of native blocks smaller than AG_NATIVE_PAGE */
+    uint64_t limit;               /* bytes the program may have; UINT64_MAX for no limit */
+    _Atomic uint64_t cache_limit; /* bytes the cache of a context may hold now */
+    _Atomic uint64_t moved;       /* bytes to or from the driver since it was asked what is free */
+    _Atomic bool is_tight;        /* it is nearly full: see pressure.h */
+    _Atomic uint64_t taken;       /* bytes that we have of the driver: see budget.h */
+    _Atomic uint64_t pooled;      /* of them, of our pool */
+    _Atomic uint64_t pool_reserved; /* what that held when the driver was asked: see given.h */
+    _Atomic uint64_t pool_high;     /* and the most that it had ever held then */
+    struct ag_bound bound;          /* of blocks that are kept */
+    _Atomic uint64_t small_native;  /* bytes of native blocks smaller than AG_NATIVE_PAGE */
     /* Freed managed memory that the driver keeps for its own: see backend_managed.c. */
     _Atomic uint64_t managed_kept;
     /* Row pitch is a multiple of this; 0 not yet asked, SIZE_MAX no such rule. */

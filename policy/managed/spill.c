@@ -9,6 +9,7 @@
 #include "interpose/driver/driver.h"
 #include "interpose/report/trace/trace.h"
 #include "policy/backends/backend.h"
+#include "policy/backends/given.h"
 #include "policy/budget.h"
 #include "policy/contexts/context.h"
 #include "policy/order/capture.h"
@@ -157,6 +158,7 @@ static void move(struct ag_block *block)
             CUDA_SUCCESS) {
             desc.prefer = AG_PREFER_DEVICE;
             desc.spilled = false;
+            ag_given(device, desc, block->size);
             ag_stats_moved(device->ordinal, AG_PLACE_SPILLED, ag_mem_desc_placement(desc),
                            atomic_load_explicit(&block->requested, memory_order_relaxed));
             ag_trace_step(AG_STAT_UNSPILL, device->ordinal, block->size);

@@ -79,6 +79,10 @@ SIM_EXPORT const char *sim_last_violation(void);
 /* Bytes of device memory that somebody still holds, pools' reserves not counted. */
 SIM_EXPORT size_t sim_bytes_in_use(int device);
 
+/* Bytes of the card's memory in use now, pools' reserves and what the driver needs included;
+ * *ret_most (may be NULL): the most so far. */
+SIM_EXPORT size_t sim_bytes_of_card(int device, size_t *ret_most);
+
 /* Bytes of managed memory around [p, p + bytes) that lie on the device now, in pages of 64 KiB. */
 SIM_EXPORT size_t sim_bytes_resident(CUdeviceptr p, size_t bytes, int device);
 

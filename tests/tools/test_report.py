@@ -22,7 +22,7 @@ PLACEMENT = {"allocs": 3, "frees": 2, "alloc_bytes": 1536, "current_bytes": 512,
 SAMPLE = {
     "schema": "allograft-stats/1", "version": "0.1.0", "simulated": False,
     "process": {"pid": 1, "program": "p", "host": "h", "rank": None, "elapsed_ns": 5, "ended_by": "exit"},
-    "verdict": {"gained": "nothing", "held_back": "a reason", "try": "A=1"},
+    "verdict": {"gained": "nothing", "held_back": "a reason", "try": "A=1", "memory": "none"},
     "settings": [{"name": "ALLOGRAFT_POLICY", "value": "pool", "source": "default"}],
     "coverage": {
         "intercepted": True, "redirecting": True, "libcuda": "/lib/libcuda.so.1",
@@ -33,7 +33,7 @@ SAMPLE = {
     "frees": {"null_stream": 1, "context_fence": 1, "set_aside": 0, "waited": 0, "drained": 0, "native": 0,
               "refused": 0, "drain_reasons": {"pinned_host_memory": 0}, "barriers_paid": {"exit": 1},
               "pending_peak_bytes": 512},
-    "cache": {"hits": 1, "misses": 2, "blocks_returned": 0, "peak_bytes": 512},
+    "cache": {"hits": 1, "misses": 2, "blocks_returned": 0, "over_limit": 0, "peak_bytes": 512},
     "slabs": {"blocks_cut": 2, "asked": 0, "made": 1, "given_back": 0, "held_bytes": 1 << 21, "peak_bytes": 1 << 21},
     "pool": {"made": 1, "allocations_before": 3, "misses_before": 2},
     "managed": {"advice": 1}, "pressure": {"trimmed": 1}, "injected": {"host": 1},

@@ -106,6 +106,7 @@ static void find_wholes(struct comparison *it)
         wholes[WHOLE_TIME] = larger(
             wholes[WHOLE_TIME], larger(figure(side, FIGURE_ELAPSED), figure(side, FIGURE_CALL_NS)));
         wholes[WHOLE_LEVEL] = larger(wholes[WHOLE_LEVEL], figure(side, FIGURE_PEAK));
+        wholes[WHOLE_LEVEL] = larger(wholes[WHOLE_LEVEL], figure(side, FIGURE_GIVEN));
         wholes[WHOLE_BYTES] = larger(wholes[WHOLE_BYTES], bytes);
         wholes[WHOLE_CALLS] = larger(wholes[WHOLE_CALLS], calls);
         wholes[WHOLE_OPERATIONS] =
@@ -210,6 +211,8 @@ static void compare_places(struct comparison *it)
         all[i][PEAK] = figure(&it->sides[i], FIGURE_PEAK);
     it->part = PART_ALL;
     compare_memory(it, "memory", all);
+    compare(it, "memory", "taken of the device at the most", UNIT_BYTES, WHOLE_LEVEL,
+            figure(&it->sides[0], FIGURE_GIVEN), figure(&it->sides[1], FIGURE_GIVEN));
     it->part = PART_PLACES;
     for (unsigned place = 0; place < AG_N_PLACEMENTS; place++) {
         double sums[2][N_NUMBERS] = {{0}};

@@ -149,6 +149,8 @@ void diff_words(struct ag_text *text, const struct process sides[2], bool times)
         add_times(text, sides);
     if (find_pair(sides, FIGURE_PEAK, &pair) && pair.a + pair.b > 0)
         add_cost(text, UNIT_BYTES, pair, "of peak memory");
+    if (find_pair(sides, FIGURE_GIVEN, &pair) && pair.a + pair.b > 0)
+        add_cost(text, UNIT_BYTES, pair, "taken of the device at the most");
     add_events(text, sides);
     add_places(text, sides);
 }

@@ -6,13 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "interpose/report/sums.h"
+#include "interpose/report/verdict/sums.h"
 
 const struct figure_row figure_rows[N_FIGURES] = {
     [FIGURE_ELAPSED] = {"elapsed_ns", "time", UNIT_NS},
     [FIGURE_PEAK] = {"peak_bytes", "peak", UNIT_BYTES},
     [FIGURE_ALLOCS] = {"allocs", "allocs", UNIT_COUNT},
     [FIGURE_CALL_NS] = {"alloc_and_free_ns", "in calls", UNIT_NS},
+    [FIGURE_GIVEN] = {"given_peak_bytes", "of device", UNIT_BYTES},
     [FIGURE_WAITED] = {"frees_that_waited", "waits", UNIT_COUNT},
     [FIGURE_CACHED] = {"cached_percent", "cached", UNIT_PERCENT},
     [FIGURE_REPLAYED] = {"replayed_percent", "replayed", UNIT_PERCENT},
@@ -84,6 +85,9 @@ bool figure_of(const struct process *process, enum figure figure, double *ret)
     case FIGURE_CALL_NS:
         *ret = memory.call_ns;
         return *ret > 0 || !memory.allocs; /* not known of processes from before a reboot */
+    case FIGURE_GIVEN:
+        *ret = (double)ag_sum_all_given(process->stats);
+        return *ret > 0; /* not known of reports from before it was counted */
     case FIGURE_WAITED:
         *ret = (double)ag_sum_frees(process->stats).waited;
         return true;

@@ -6,7 +6,7 @@
 
 #include "interpose/report/graphs/render_graphs.h"
 #include "interpose/report/live.h"
-#include "interpose/report/sums.h"
+#include "interpose/report/verdict/sums.h"
 #include "interpose/report/verdict/verdict.h"
 #include "interpose/settings/options.h"
 #include "tools/base/html.h"
@@ -58,6 +58,7 @@ static void add_verdict(struct ag_text *text, const struct job *job)
     add_verdict_line(text, "Gained", verdict.gained);
     add_verdict_line(text, "Held back", verdict.held_back);
     add_verdict_line(text, "Try", verdict.to_try);
+    add_verdict_line(text, "Memory", verdict.memory);
 }
 
 static void add_warnings(struct ag_text *text, const struct job *job)
@@ -98,6 +99,25 @@ static void add_speed(struct ag_text *text, const struct ag_stats *stats)
              value, below);
 }
 
+/* What the devices gave, and what was never freed, or not yet. */
+static void add_memory_tiles(struct ag_text *text, const struct job *job)
+{
+    const struct ag_sum_left left = ag_sum_left(job->total.stats);
+    bool runs = !strcmp(job->total.stats->head.ended_by, "running");
+    char value[32], number[32], below[96];
+    double given;
+
+    if (figure_of(&job->total, FIGURE_GIVEN, &given))
+        add_tile(text, "Taken of the device", unit_text(value, sizeof(value), UNIT_BYTES, given),
+                 "at a time, with what was kept for later");
+    snprintf(below, sizeof(below), "in %s block%s",
+             html_number(number, sizeof(number), UNIT_COUNT, (double)left.blocks),
+             left.blocks == 1 ? "" : "s");
+    if (left.blocks)
+        add_tile(text, runs ? "In use" : "Never freed",
+                 unit_text(value, sizeof(value), UNIT_BYTES, (double)left.bytes), below);
+}
+
 static void add_tiles(struct ag_text *text, const struct job *job)
 {
     struct overview_row rows[OVERVIEW_ROWS];
@@ -109,6 +129,7 @@ static void add_tiles(struct ag_text *text, const struct job *job)
     (void)figure_of(&job->total, FIGURE_PEAK, &peak);
     add_tile(text, "Peak memory", unit_text(value, sizeof(value), UNIT_BYTES, peak),
              job->n > 1 ? "sum of all processes' peaks" : "the most at a time");
+    add_memory_tiles(text, job);
     for (unsigned i = 0; i < n; i++) {
         if (rows[i].unit == UNIT_BYTES)
             continue;
@@ -200,6 +221,11 @@ static void add_device(struct ag_text *text, const struct job *job, unsigned i)
     ag_text_add(text,
                 "</small></h3>\n<p class=\"note\">%s at a time in all placements together.</p>\n",
                 unit_text(size, sizeof(size), UNIT_BYTES, peak_of_all(job, i)));
+    if (ag_sum_given(job->total.stats, i))
+        ag_text_add(
+            text,
+            "<p class=\"note\">%s of the device at a time, with what was kept for later.</p>\n",
+            unit_text(size, sizeof(size), UNIT_BYTES, (double)ag_sum_given(job->total.stats, i)));
     if (sum > 0 && sum <= peak_of_all(job, i))
         add_stack(text, job, i, sum);
     ag_text_add(

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "interpose/report/guard/render_guard.h"
-#include "interpose/report/sums.h"
+#include "interpose/report/verdict/sums.h"
 #include "interpose/settings/options.h"
 #include "tools/base/complain.h"
 #include "tools/base/list.h"
@@ -132,6 +132,7 @@ static void add_place(struct ag_stats *sum, unsigned to, const struct ag_stats *
         sum->peak_bytes[to][place] += stats->peak_bytes[from][place];
     }
     sum->peak_all[to] += ag_sum_peak(stats, from);
+    sum->given_peak[to] += stats->given_peak[from];
 }
 
 static void add_devices(struct ag_stats *sum, const struct ag_stats *stats)

@@ -8,9 +8,10 @@
 /* The numbers that are compared between ranks. */
 enum figure {
     FIGURE_ELAPSED, /* nanoseconds of the process */
-    FIGURE_PEAK,    /* bytes: the sum of the placements' peaks */
+    FIGURE_PEAK,    /* bytes that the program had at a time */
     FIGURE_ALLOCS,
     FIGURE_CALL_NS,  /* time spent in allocations and frees */
+    FIGURE_GIVEN,    /* bytes of the devices that were used or kept for later at a time */
     FIGURE_WAITED,   /* frees that made the host wait */
     FIGURE_CACHED,   /* percent of allocations that the cache answered */
     FIGURE_REPLAYED, /* percent of operations on marked streams that were launched in graphs */

@@ -356,6 +356,7 @@ static void read_devices(struct reader *reader, const json_t *root)
         row = (unsigned)met->ordinal < AG_STATS_DEVICES ? (unsigned)met->ordinal
                                                         : AG_STATS_DEVICES - 1;
         reader->stats->peak_all[row] = number(reader, device, "peak_bytes");
+        reader->stats->given_peak[row] = number(reader, device, "given_peak_bytes");
         placements = part(reader, device, "placements");
         for (unsigned place = 0; place < AG_N_PLACEMENTS; place++)
             read_placement(reader, part(reader, placements, ag_placement_names[place]), row, place);

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "interpose/report/live.h"
-#include "interpose/report/sums.h"
+#include "interpose/report/verdict/sums.h"
 #include "tools/base/complain.h"
 #include "tools/base/folder.h"
 #include "tools/report/process.h"
@@ -191,6 +191,8 @@ struct of_device {
 static const struct of_device of_devices[] = {
     {"device_memory_peak_bytes", "gauge", "bytes",
      "Most memory that the program had on the device at a time.", ag_sum_peak},
+    {"device_given_peak_bytes", "gauge", "bytes",
+     "Most memory of the device that was used or kept for later at a time.", ag_sum_given},
 };
 
 static double allocs(const struct ag_stats *stats, unsigned row, unsigned place)

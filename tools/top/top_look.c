@@ -4,7 +4,7 @@
 
 #include "interpose/base/clock.h"
 #include "interpose/report/live.h"
-#include "interpose/report/sums.h"
+#include "interpose/report/verdict/sums.h"
 #include "tools/base/complain.h"
 #include "tools/base/folder.h"
 #include "tools/top/top.h"

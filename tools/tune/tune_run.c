@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "interpose/base/clock.h"
+#include "interpose/report/verdict/sums.h"
 #include "tools/base/complain.h"
 #include "tools/base/folder.h"
 #include "tools/report/process.h"
@@ -21,14 +22,17 @@
 
 /* ---- its temporary folder ---- */
 
+/* What the devices gave at the most, which is what a setting costs: what the program had, what was
+ * kept for later, and the most that its own pools held. */
 static uint64_t peak_of(const struct process *process)
 {
-    uint64_t peak = 0;
+    uint64_t peak = ag_sum_all_given(process->stats);
 
-    for (unsigned row = 0; row < AG_STATS_DEVICES; row++) {
-        for (unsigned place = 0; place <= AG_PLACE_MANAGED; place++)
-            peak +=
-                atomic_load_explicit(&process->stats->peak_bytes[row][place], memory_order_relaxed);
+    for (unsigned row = 0; row < AG_APP_POOLS; row++) {
+        const struct ag_app_pool_stats *pool = &process->stats->app_pools[row];
+
+        if (pool->has_levels && pool->device >= 0)
+            peak += pool->reserved_high;
     }
     return peak;
 }

@@ -9,12 +9,15 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "interpose/report/sums.h"
+#include "interpose/report/verdict/sums.h"
 #include "interpose/settings/options.h"
 
 #define MOST_CAUSES   2u
 #define ENOUGH_CALLS  100u /* for a mean */
 #define REPLAYED_WELL 90u  /* percent: what is not replayed needs no reason */
+/* Operations: where graphs have fewer, they are what repeats by chance, and not what longer sequences
+ * begin with. */
+#define SHORT_GRAPH 6u
 
 struct facts {
     const struct ag_stats *stats;
@@ -337,12 +340,18 @@ static void held_by_memory(struct facts *it)
  * there is nothing to say, since all memory stayed the driver's, or too few did. */
 static unsigned why_frees_waited(const struct facts *it, struct ag_sum_frees frees)
 {
-    unsigned long long sum, native = counter(it, AG_STAT_FREE_NATIVE);
+    static const enum ag_stat others[] = {AG_STAT_FREE_NATIVE, AG_STAT_WAITED_PENDING,
+                                          AG_STAT_WAITED_RETURN};
+    unsigned long long sum;
     unsigned why = largest_of(it, "drains", &sum);
 
-    if (!is_worth_saying(frees.waited, frees.all) || frees.all == native)
+    if (!is_worth_saying(frees.waited, frees.all) || frees.all == counter(it, AG_STAT_FREE_NATIVE))
         return AG_N_STATS;
-    return why == AG_N_STATS || native > counter(it, why) ? AG_STAT_FREE_NATIVE : why;
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+        if (why == AG_N_STATS || counter(it, others[i]) > counter(it, why))
+            why = others[i];
+    }
+    return why;
 }
 
 static void held_by_waits(struct facts *it)
@@ -356,7 +365,10 @@ static void held_by_waits(struct facts *it)
          (unsigned long long)frees.waited, (unsigned long long)frees.all, ag_stat_rows[why].label);
     if (why == AG_STAT_DRAIN_ASKED)
         advise(it, "ALLOGRAFT_FREE=auto");
-    else if (why >= AG_STAT_DRAIN_PINNED && /* and so on: the host could see a difference */
+    else if (why == AG_STAT_WAITED_PENDING && is_set_to(it, AG_OPTION_PENDING, "25%"))
+        advise(it, "ALLOGRAFT_PENDING=50%");
+    else if (why >= AG_STAT_DRAIN_PINNED &&
+             why <= AG_STAT_DRAIN_CONTEXTS && /* and so on: the host could see a difference */
              is_set_to(it, AG_OPTION_FREE, "auto"))
         advise(it,
                "ALLOGRAFT_FREE=ordered, if the program never reads results without a wait of its "
@@ -377,20 +389,10 @@ static void held_by_fallbacks(struct facts *it)
         advise(it, "a rule such as from=LIBRARY*:pool, if that library shares no memory");
 }
 
-static void held_by_pending(struct facts *it)
-{
-    unsigned long long waits = counter(it, AG_STAT_WAITED_PENDING);
-
-    if (!is_worth_saying(waits, n_freed(it)))
-        return;
-    HELD(it, "%llu free%s waited, since ALLOGRAFT_PENDING was reached", waits, s(waits));
-    if (is_set_to(it, AG_OPTION_PENDING, "25%"))
-        advise(it, "ALLOGRAFT_PENDING=50%");
-}
-
 static void held_by_cache(struct facts *it)
 {
     unsigned long long returned = counter(it, AG_STAT_CACHE_RETURNED),
+                       full = counter(it, AG_STAT_CACHE_FULL),
                        missed = counter(it, AG_STAT_CACHE_MISS);
 
     if (!is_worth_saying(returned, n_freed(it)) || !is_worth_saying(missed, n_allocated(it)) ||
@@ -398,7 +400,7 @@ static void held_by_cache(struct facts *it)
         return;
     HELD(it, "the cache gave %llu block%s back, and had none for %llu of %llu allocations",
          returned, s(returned), missed, n_allocated(it));
-    if (is_set_to(it, AG_OPTION_CACHE, "25%"))
+    if (is_worth_saying(full, n_freed(it)) && is_set_to(it, AG_OPTION_CACHE, "25%"))
         advise(it, "ALLOGRAFT_CACHE=50%");
 }
 
@@ -430,6 +432,7 @@ static void held_by_replay(struct facts *it)
 {
     unsigned long long seen = counter(it, AG_STAT_REPLAY_SEEN),
                        replayed = counter(it, AG_STAT_REPLAY_REPLAYED),
+                       launches = counter(it, AG_STAT_REPLAY_LAUNCHES),
                        mismatches = counter(it, AG_STAT_REPLAY_MISMATCHES);
     const struct ag_stats *stats = it->stats;
     char cost[160];
@@ -453,12 +456,43 @@ static void held_by_replay(struct facts *it)
         stats->replayed_ns > stats->eager_ns)
         advise(it,
                "ALLOGRAFT_GRAPH=off: in the last comparison an iteration was slower with graphs");
-    if (mismatches && is_worth_saying(10 * mismatches, counter(it, AG_STAT_REPLAY_LAUNCHES)) &&
-        percent(replayed, seen) < REPLAYED_WELL &&
+    if (mismatches && is_worth_saying(10 * mismatches, launches) &&
+        replayed >= SHORT_GRAPH * launches && percent(replayed, seen) < REPLAYED_WELL &&
         is_set_to(it, AG_OPTION_GRAPH_SEGMENT, "growing"))
         advise(
             it,
             "ALLOGRAFT_GRAPH_SEGMENT=16: what a sequence began with was often not what followed");
+}
+
+/* ---- memory -------------------------------------------------------------------------------- */
+
+static bool is_over(const struct facts *it)
+{
+    const char *ended_by = it->stats->head.ended_by;
+
+    return *ended_by && strcmp(ended_by, "running") != 0;
+}
+
+/* The most at a time, what that took of the devices, and what is left of it. */
+static void say_memory(const struct facts *it)
+{
+    const struct ag_sum_left left = ag_sum_left(it->stats);
+    uint64_t given = ag_sum_all_given(it->stats);
+    char size[32];
+
+    ADD(it->verdict->memory, "at most %s at a time",
+        ag_text_size(size, sizeof(size), ag_sum_peaks(it->stats)));
+    if (given)
+        ADD(it->verdict->memory, "%s of the device, with what was kept for later",
+            ag_text_size(size, sizeof(size), given));
+    if (left.blocks)
+        ADD(it->verdict->memory, "%llu block%s of %s %s", (unsigned long long)left.blocks,
+            s(left.blocks), ag_text_size(size, sizeof(size), left.bytes),
+            !is_over(it)       ? "in use now"
+            : left.blocks == 1 ? "was never freed"
+                               : "were never freed");
+    else
+        ADD(it->verdict->memory, is_over(it) ? "all of it was freed" : "none in use now");
 }
 
 /* ---- nothing of all that ------------------------------------------------------------------- */
@@ -478,10 +512,10 @@ static void say_nothing_was_to_gain(struct facts *it)
 struct ag_verdict ag_verdict_of(const struct ag_stats *stats, const struct ag_moment *moment)
 {
     static void (*const causes[])(struct facts *it) = {
-        held_by_nothing_working, held_by_bypass,  held_by_policy, held_by_memory, held_by_waits,
-        held_by_fallbacks,       held_by_pending, held_by_cache,  held_by_replay,
+        held_by_nothing_working, held_by_bypass,    held_by_policy, held_by_memory,
+        held_by_waits,           held_by_fallbacks, held_by_cache,  held_by_replay,
     };
-    struct ag_verdict verdict = {"", "", ""};
+    struct ag_verdict verdict = {"", "", "", ""};
     struct facts facts = {stats, moment, &verdict, 0}, *it = &facts;
 
     gain_checks(it);
@@ -496,6 +530,7 @@ struct ag_verdict ag_verdict_of(const struct ag_stats *stats, const struct ag_mo
     if (!*verdict.held_back)
         ADD(verdict.held_back, "nothing that was counted");
     advise(it, "nothing that these counts tell; `allograft tune` compares settings");
+    say_memory(it);
     return verdict;
 }
 
@@ -504,8 +539,10 @@ void ag_verdict_text(struct ag_text *text, const struct ag_stats *stats,
 {
     const struct ag_verdict verdict = ag_verdict_of(stats, moment);
 
-    ag_text_add(text, "  gained:    %s\n  held back: %s\n  try:       %s\n", verdict.gained,
-                verdict.held_back, verdict.to_try);
+    ag_text_add(text,
+                "  gained:    %s\n  held back: %s\n  try:       %s\n"
+                "  memory:    %s\n",
+                verdict.gained, verdict.held_back, verdict.to_try, verdict.memory);
 }
 
 void ag_verdict_json(struct ag_emitter *json, const struct ag_stats *stats,
@@ -518,5 +555,6 @@ void ag_verdict_json(struct ag_emitter *json, const struct ag_stats *stats,
     ag_emit_string(json, "gained", verdict.gained);
     ag_emit_string(json, "held_back", verdict.held_back);
     ag_emit_string(json, "try", verdict.to_try);
+    ag_emit_string(json, "memory", verdict.memory);
     ag_emit_end(json);
 }

@@ -62,7 +62,7 @@ class Reports(Case):
         self.assertIn('(most often: ALLOGRAFT_FREE=sync)', verdict['held_back'])
         self.assertEqual(verdict['try'], 'ALLOGRAFT_FREE=auto')
         text = preloaded(self.COMMAND, {'ALLOGRAFT_FREE': 'sync', 'ALLOGRAFT_POLICY': 'pool'}, stats=None).err
-        self.assertEqual([line.split(':', 1)[1].strip() for line in text.splitlines()[1:4]], list(verdict.values()))
+        self.assertEqual([line.split(':', 1)[1].strip() for line in text.splitlines()[1:5]], list(verdict.values()))
 
     def test_off(self):
         result = preloaded(self.COMMAND, {'ALLOGRAFT_STATS': 'off'}, stats=None)

@@ -25,7 +25,7 @@ struct arena {
     int fd;
     struct range *free; /* sorted, never adjacent */
     size_t n_free, capacity;
-    size_t card_used;
+    size_t card_used, card_most;
 };
 
 static struct arena arenas[SIM_MAX_DEVICES];
@@ -196,6 +196,7 @@ bool sim_card_take(int device, size_t bytes)
     if (bytes > sim_settings()->memory_bytes - arena->card_used)
         return false;
     arena->card_used += bytes;
+    arena->card_most = SIM_MAX(arena->card_most, arena->card_used);
     return true;
 }
 
@@ -209,6 +210,18 @@ bool sim_card_claim(int device, size_t bytes)
 void sim_card_give(int device, size_t bytes)
 {
     arenas[device].card_used -= bytes;
+}
+
+size_t sim_bytes_of_card(int device, size_t *ret_most)
+{
+    size_t now;
+
+    sim_lock();
+    now = arenas[device].card_used;
+    if (ret_most)
+        *ret_most = arenas[device].card_most;
+    sim_unlock();
+    return now;
 }
 
 size_t sim_card_free(int device)

@@ -235,7 +235,10 @@ static void says_which_limit_was_too_small(void)
     begin();
     count_memory(100);
     ag_stats_add(AG_STAT_WAITED_PENDING, 1);
-    is(found().held_back, "1 free waited, since ALLOGRAFT_PENDING was reached");
+    is(found().held_back,
+       "1 of 100 frees waited for the device (most often: at the limit on pending "
+       "bytes (ALLOGRAFT_PENDING))");
+    has(found().gained, "99 of 100 frees did not wait");
     is(found().to_try, "ALLOGRAFT_PENDING=50%");
     set(AG_OPTION_PENDING, "1GiB");
     is(found().to_try, none_known);
@@ -243,6 +246,8 @@ static void says_which_limit_was_too_small(void)
     count_memory(100);
     ag_stats_add(AG_STAT_CACHE_RETURNED, 1);
     has(found().held_back, "the cache gave 1 block back, and had none for 1 of 100 allocations");
+    is(found().to_try, none_known); /* its limit was not why */
+    ag_stats_add(AG_STAT_CACHE_FULL, 1);
     is(found().to_try, "ALLOGRAFT_CACHE=50%");
     set(AG_OPTION_CACHE, "0");
     is(found().to_try, none_known);
@@ -284,6 +289,30 @@ static void names_two_causes(void)
     has(found().held_back, "5 allocations ran out of memory; 50 of 150 frees waited");
     has_not(found().held_back, "the cache");
     is(found().to_try, "ALLOGRAFT_OOM=spill");
+}
+
+/* The most, what that took of the device, and what is left. */
+static void says_what_memory_it_took(void)
+{
+    struct ag_place_stats *pool = &ag_stats.slots[0].places[0][AG_PLACE_POOL];
+
+    begin();
+    pool->allocs = 3;
+    pool->alloc_bytes = 3072;
+    ag_stats.peak_bytes[0][AG_PLACE_POOL] = 3072;
+    ag_stats.peak_bytes[0][AG_PLACE_NATIVE] = 1024; /* a report from before the peak of all */
+    is(found().memory, "at most 4.00 KiB at a time; 3 blocks of 3.00 KiB in use now");
+    ag_stats.peak_all[0] = 3072;
+    ag_stats.given_peak[0] = 2 << 20;
+    snprintf(ag_stats.head.ended_by, sizeof(ag_stats.head.ended_by), "exit");
+    is(found().memory, "at most 3.00 KiB at a time; 2.00 MiB of the device, with what was kept for "
+                       "later; 3 blocks of 3.00 KiB were never freed");
+    pool->frees = 2;
+    pool->freed_bytes = 2048;
+    has(found().memory, "; 1 block of 1.00 KiB was never freed");
+    pool->frees = 3;
+    pool->freed_bytes = 3072;
+    has(found().memory, "; all of it was freed");
 }
 
 /* ---- replay -------------------------------------------------------------------------------- */
@@ -335,7 +364,11 @@ static void says_what_held_replay_back(void)
     ag_stats_add(AG_STAT_FLUSH_STREAM, 8);
     is(found().held_back, "55.0 % of the operations were withheld in vain (most often ended by: a "
                           "wait for a stream, or a query of one)");
-    ag_stats_add(AG_STAT_REPLAY_LAUNCHES, 10);
+    ag_stats_add(AG_STAT_REPLAY_LAUNCHES, 9); /* of 50 operations: they repeat by chance */
+    ag_stats_add(AG_STAT_REPLAY_MISMATCHES, 5);
+    is(found().to_try, none_known);
+    begin_replay(1000, 600, 54);
+    ag_stats_add(AG_STAT_REPLAY_LAUNCHES, 9);
     ag_stats_add(AG_STAT_REPLAY_MISMATCHES, 5);
     has(found().to_try, "ALLOGRAFT_GRAPH_SEGMENT=16: ");
     set(AG_OPTION_GRAPH_SEGMENT, "16");
@@ -393,6 +426,7 @@ static void is_first_in_every_form(void)
        "\n  gained:    nothing\n"
        "  held back: ALLOGRAFT_POLICY=native left all memory to the driver\n"
        "  try:       nothing that these counts tell; `allograft tune` compares settings\n"
+       "  memory:    at most 0 B at a time; none in use now\n"
        "  warning: ran on the simulated driver, not on a GPU: times mean nothing\n"
        "  (the details: ALLOGRAFT_STATS=full, or a file)\n");
     ag_render_text(&whole, &ag_stats, &moment, NULL);
@@ -403,6 +437,7 @@ static void is_first_in_every_form(void)
     ag_render_json(&json, &ag_stats, &moment, NULL);
     has(json.data, "\"verdict\":{\"gained\":\"nothing\",\"held_back\":\"ALLOGRAFT_POLICY=native "
                    "left all memory to the driver\",\"try\":\"nothing that these counts tell;");
+    has(json.data, "\"memory\":\"at most 0 B at a time; none in use now\"}");
     ag_text_finish(&text);
     ag_text_finish(&whole);
     ag_text_finish(&json);
@@ -421,6 +456,7 @@ int main(void)
     says_which_limit_was_too_small();
     says_what_went_past();
     names_two_causes();
+    says_what_memory_it_took();
     says_what_replay_gained();
     says_what_held_replay_back();
     says_why_nothing_was_replayed();
