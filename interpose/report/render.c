@@ -203,8 +203,8 @@ static const char *warning(const struct view *view, unsigned i)
         !counter(view, AG_STAT_PASSED) && !n_injected(view) && n++ == i)
         return "the program allocated nothing through cudaMalloc or cuMemAlloc";
     if (n_injected(view) && n++ == i) {
-        snprintf(text, sizeof(text), "rules failed %llu calls on purpose, as out of memory",
-                 (unsigned long long)n_injected(view));
+        snprintf(text, sizeof(text), "rules failed %llu call%s on purpose, as out of memory",
+                 (unsigned long long)n_injected(view), n_injected(view) == 1 ? "" : "s");
         return text;
     }
     if (counter(view, AG_STAT_LOOKUP_UNMATCHED) && n++ == i)
@@ -654,9 +654,9 @@ static void text_rule(const struct view *view, unsigned i, const char *what)
     ag_text_size(bytes, sizeof(bytes), RULE_SUM(view, i, bytes));
     ADD(view, "    %10llu %12s  %s\n", (unsigned long long)RULE_SUM(view, i, hits), bytes, what);
     if (RULE_SUM(view, i, held))
-        ADD(view, "    %24sfailed %llu of the %llu calls that it held for\n", "",
+        ADD(view, "    %24sfailed %llu of the %llu call%s that it held for\n", "",
             (unsigned long long)RULE_SUM(view, i, failed),
-            (unsigned long long)RULE_SUM(view, i, held));
+            (unsigned long long)RULE_SUM(view, i, held), RULE_SUM(view, i, held) == 1 ? "" : "s");
 }
 
 static void text_rules(const struct view *view)

@@ -148,6 +148,17 @@ class InABrowser(JobTest):
         self.assertEqual(self.ask(SCALE), full)
         self.assert_nothing_was_said()
 
+    def test_ticks_are_as_far_apart_as_they_say(self):
+        self.open(self.page())
+        plot = "document.querySelector('.timeline').drawn.plots[0]"
+        for most in (.0135, .009, .03, .27, 2):  # of the first, ticks stand at 2.5 ms
+            self.ask(f"{plot}.setScale('x', {{min: 0, max: {most}}})")
+            self.browser.wait_for_a_frame()
+            at = [float(label.split()[0]) for label in self.ask(plot + ".axes[0]._values")]
+            steps = [b - a for a, b in zip(at, at[1:])]
+            self.assertGreater(len(steps), 1)
+            self.assertLess(max(steps) - min(steps), 1e-6, at)
+
     def test_memory_over_time_by_keyboard(self):
         self.open(self.page())
         full = self.ask(SCALE)
@@ -205,6 +216,12 @@ class InABrowser(JobTest):
         self.assertNotIn("copy", shown)
         self.assertAlmostEqual(shown["grow"] / shown["main"], .75, delta=.02)
         self.assertEqual(self.ask("document.querySelector('#freed').getAttribute('aria-pressed')"), "true")
+        # The table and its caption follow.
+        table = "document.querySelector('#freed').closest('.card').querySelector('table')"
+        self.assertEqual(self.ask(table + ".caption.textContent"), "Stacks, by never freed, largest first")
+        column = self.ask(f"[...{table}.tHead.rows[0].cells].findIndex(h => h.textContent === 'never freed')")
+        self.assertEqual(self.ask(f"[...{table}.tBodies[0].rows].map(r => r.cells[{column}].textContent)"),
+                         ["300 B", "100 B", "0 B"])
         self.assert_nothing_was_said()
 
     # ---- screens -----------------------------------------------------------------------------

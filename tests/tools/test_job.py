@@ -352,6 +352,15 @@ class Page(JobTest):
         self.assertIn("Speed of iterations with graphs 1.50x 6.00 us instead of 9.00 us an iteration", waited)
         self.assertIn("Speed of the host with graphs 1.50x 6.00 us instead of 9.00 us for 512 operations", unwaited)
 
+    def test_bars_are_as_long_as_their_share(self):
+        sizes = [{"up_to_bytes": 512, "count": 1}, {"up_to_bytes": 1024, "count": 3}]
+        out = os.path.join(self.folder, "out.html")
+        self.shown("report", "--html", out, self.write("a.json", sample(devices__0__placements__pool__size_histogram=sizes)))
+        with open(out, encoding="utf-8") as file:
+            card = file.read().split("Sizes of allocations")[1].split("</section>")[0]
+        self.assertEqual(re.findall(r'([\d.]+) %</td>.*?class="c1" width="([\d.]+)"', card),
+                         [("25.0", "250.0"), ("75.0", "750.0")])
+
     def test_of_several(self):
         files = self.write_all(*(rank(i) for i in range(4)),
                                rank(4, devices__0__placements__pool__peak_bytes=1 << 20))

@@ -235,6 +235,8 @@ void html_bar(struct ag_text *text, const char *colour, const char *label, enum 
     html_add(text, label);
     ag_text_add(text, "</th><td class=\"num\">%s</td><td class=\"num\">%s</td><td class=\"bar\">",
                 html_number(number, sizeof(number), unit, part), share);
+    if (whole > longest) /* a share of it is drawn as one */
+        longest = whole;
     html_bar_alone(text, colour, longest > 0 ? part / longest : 0);
     ag_text_add(text, "</td></tr>\n");
 }

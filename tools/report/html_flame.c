@@ -166,9 +166,9 @@ static void add_waits_note(struct ag_text *text, const struct process *process)
     begin_note(text, process);
     ag_text_add(
         text,
-        ". Times are those within calls that can wait. %llu calls took less than %s each, %s "
+        ". Times are those within calls that can wait. %llu call%s took less than %s each, %s "
         "together",
-        (unsigned long long)few.times,
+        (unsigned long long)few.times, few.times == 1 ? "" : "s",
         unit_text(bound, sizeof(bound), UNIT_NS, (double)process->holders->wait_bound_ns),
         unit_text(time, sizeof(time), UNIT_NS, (double)few.ns));
     if (process->holders->waits_lost.times)

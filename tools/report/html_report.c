@@ -699,6 +699,10 @@ static void add_processes(struct ag_text *text, const struct job *job)
                 most[figure] = value;
         }
     }
+    for (unsigned figure = 0; figure < N_FIGURES; figure++) {
+        if (figure_rows[figure].unit == UNIT_PERCENT)
+            most[figure] = 100;
+    }
     ag_text_add(text, "</tr></thead>\n<tbody>\n");
     for (size_t i = 0; i < job->n; i++)
         add_process_row(text, job, &job->processes[i], most);

@@ -136,7 +136,7 @@ static void show_progress(unsigned done, unsigned all, uint64_t began, const cha
     memset(bar, '-', 30);
     memset(bar, '#', length);
     bar[30] = '\0';
-    if (done)
+    if (done && done < all)
         ag_text_duration(left, sizeof(left), (double)(ag_clock_ns() - began) / done * (all - done));
     fprintf(stderr, "\r\033[K[%s] %u of %u%s%s%s  %s", bar, done, all, *left ? ", about " : "",
             left, *left ? " left" : "", name);

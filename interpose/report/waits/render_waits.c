@@ -131,9 +131,9 @@ static void text_others(struct ag_text *text, const struct ag_holders *holders)
     char time[32], bound[32];
 
     if (few.times)
-        ag_text_add(text, "    %s in %llu calls that took less than %s each\n",
+        ag_text_add(text, "    %s in %llu call%s that took less than %s each\n",
                     ag_text_duration(time, sizeof(time), (double)few.ns),
-                    (unsigned long long)few.times,
+                    (unsigned long long)few.times, few.times == 1 ? "" : "s",
                     ag_text_duration(bound, sizeof(bound), (double)holders->wait_bound_ns));
     if (value_of(&holders->waits_lost.times))
         ag_text_add(text, "    %s in %llu waits without a stack: the table is full\n",

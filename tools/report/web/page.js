@@ -35,9 +35,12 @@
     /* Seconds; `step` is how far apart such times stand. */
     function seconds(value, step) {
         const [factor, unit] = step >= 1 || !step ? [1, 's'] : step >= 1e-3 ? [1e3, 'ms'] : [1e6, 'us'];
-        const digits = Math.max(0, Math.ceil(-Math.log10(step * factor || 0.001)));
+        const isWhole = scaled => Math.abs(scaled - Math.round(scaled)) < 1e-6 * Math.max(1, scaled);
+        let digits = 0;
 
-        return (value * factor).toFixed(Math.min(digits, 3)) + ' ' + unit;
+        while (digits < 3 && !isWhole((step || 0.001) * factor * 10 ** digits)) /* 2.5 ms is not 3 */
+            digits++;
+        return (value * factor).toFixed(digits) + ' ' + unit;
     }
 
     /* A time by itself, in the unit that it is large in. */
@@ -67,8 +70,14 @@
         return typeof a === 'number' ? 1 : -1;
     }
 
-    function sortBy(table, head, column) {
-        const down = head.getAttribute('aria-sort') !== 'descending';
+    /* What a caption says of the order is said anew. */
+    function tellOrder(caption, by, down) {
+        if (caption && / first$/.test(caption.textContent))
+            caption.textContent = caption.textContent.split(',')[0] + ', by ' + by + ', ' +
+                (down ? 'largest' : 'smallest') + ' first';
+    }
+
+    function sortBy(table, head, column, down = head.getAttribute('aria-sort') !== 'descending') {
         const rows = [...table.tBodies[0].rows].map(row => [key(row.cells[column]), row]);
 
         for (const other of table.tHead.rows[0].cells)
@@ -76,6 +85,7 @@
         head.setAttribute('aria-sort', down ? 'descending' : 'ascending');
         rows.sort((a, b) => (down ? compare(b[0], a[0]) : compare(a[0], b[0])));
         table.tBodies[0].append(...rows.map(row => row[1]));
+        tellOrder(table.caption, head.textContent, down);
     }
 
     function makeSortable(table) {
@@ -307,6 +317,17 @@
             this.measure = i;
             this.focus = this.data.root;
             this.draw();
+            this.sortTable(this.data.measures[i]);
+        }
+
+        /* The table below shows first what the graph shows widest. */
+        sortTable(measure) {
+            const table = this.box.closest('.card').querySelector('table');
+            const heads = table && table.tHead ? [...table.tHead.rows[0].cells] : [];
+            const column = heads.findIndex(head => head.textContent === measure);
+
+            if (column >= 0)
+                sortBy(table, heads[column], column, true);
         }
 
         size(node) {
