@@ -354,6 +354,12 @@ static unsigned why_frees_waited(const struct facts *it, struct ag_sum_frees fre
     return why;
 }
 
+/* Is it that the host could see a difference? */
+static bool is_visible(unsigned why)
+{
+    return why >= AG_STAT_DRAIN_PINNED && why <= AG_STAT_DRAIN_CONTEXTS;
+}
+
 static void held_by_waits(struct facts *it)
 {
     const struct ag_sum_frees frees = ag_sum_frees(it->stats);
@@ -367,9 +373,7 @@ static void held_by_waits(struct facts *it)
         advise(it, "ALLOGRAFT_FREE=auto");
     else if (why == AG_STAT_WAITED_PENDING && is_set_to(it, AG_OPTION_PENDING, "25%"))
         advise(it, "ALLOGRAFT_PENDING=50%");
-    else if (why >= AG_STAT_DRAIN_PINNED &&
-             why <= AG_STAT_DRAIN_CONTEXTS && /* and so on: the host could see a difference */
-             is_set_to(it, AG_OPTION_FREE, "auto"))
+    else if (is_visible(why) && is_set_to(it, AG_OPTION_FREE, "auto"))
         advise(it,
                "ALLOGRAFT_FREE=ordered, if the program never reads results without a wait of its "
                "own");
