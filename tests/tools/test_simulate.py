@@ -123,7 +123,7 @@ class WhatCannotRun(Simulate):
 class Reports(Simulate):
     def test_text(self):
         result = self.simulate(words=("--stats", "stderr"))
-        self.assertRegex(result.stderr.splitlines()[4], "^  warning: ran on the simulated driver, not on a GPU: " + NOTHING)
+        self.assertRegex(result.stderr.splitlines()[5], "^  warning: ran on the simulated driver, not on a GPU: " + NOTHING)
         _, path = self.report()
         shown = self.shown("report", path)
         self.assertIn(NOTHING, shown)
