@@ -57,9 +57,10 @@ class Ranges(Case):
     def test_through_the_command(self):
         for path in PROGRAMS:
             native = run([path])
-            done = run([COMMAND, 'run', '--graph', 'all', '--set', 'graph_iteration=nvtx:step',
-                        '--stats', '@FOLDER@/stats.json', '--', path])
+            done = run([COMMAND, 'run', '--graph', 'all', '--set', 'graph_iteration=nvtx:step', '--', path],
+                       {'ALLOGRAFT_STATS': '@FOLDER@/stats.json'})
             self.assertEqual(done.status, 0, done.err)
+            self.assertGreater(done.report()['replay']['marks'], 0)
             self.assertEqual(done.out, native.out)
 
     def test_nobody_asks(self):
