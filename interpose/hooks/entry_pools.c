@@ -126,8 +126,8 @@ AG_ENTRY CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *prop
 }
 
 /* What was freed in stream order before the last cudaFree is the pool's by now, and goes with it, or
- * when it is trimmed, which that cudaFree does, too (R712 in tests/sim/RULES.md). What counts as
- * used hangs on no wait (R704). */
+ * when it is trimmed. What counts as used or reserved hangs on no such wait (R704, R712 and R848 in
+ * tests/sim/RULES.md), and ours would trim the pool. */
 static void wait_for_frees(void)
 {
     if (ag_host_wait_pending())
@@ -145,8 +145,6 @@ AG_ENTRY CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute a
                                         void *value)
 {
     AG_ENTER(cuMemPoolSetAttribute, pool, attribute, value);
-    if (attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH) /* it begins with what is reserved now */
-        wait_for_frees();
     return ag_entry_leave(ag_app_pools_set_attribute(pool, attribute, value));
 }
 
@@ -154,8 +152,6 @@ AG_ENTRY CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute a
                                         void *value)
 {
     AG_ENTER(cuMemPoolGetAttribute, pool, attribute, value);
-    if (attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT)
-        wait_for_frees();
     return ag_entry_leave(ag_app_pools_get_attribute(pool, attribute, value));
 }
 
@@ -217,21 +213,12 @@ AG_ENTRY CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, 
 
 /* --- the memory of graphs, a pool that the driver keeps for each device --- */
 
-#define ASKS_GRAPH_MEMORY(symbol, parameters, ...)        \
-    AG_ENTRY CUresult symbol parameters                   \
-    {                                                     \
-        AG_ENTER(symbol, __VA_ARGS__);                    \
-        wait_for_frees();                                 \
-        return ag_entry_leave(ag_cu.symbol(__VA_ARGS__)); \
-    }
-
-ASKS_GRAPH_MEMORY(cuDeviceGraphMemTrim, (CUdevice device), device)
-ASKS_GRAPH_MEMORY(cuDeviceGetGraphMemAttribute,
-                  (CUdevice device, CUgraphMem_attribute attribute, void *value), device, attribute,
-                  value)
-ASKS_GRAPH_MEMORY(cuDeviceSetGraphMemAttribute,
-                  (CUdevice device, CUgraphMem_attribute attribute, void *value), device, attribute,
-                  value)
+AG_ENTRY CUresult cuDeviceGraphMemTrim(CUdevice device)
+{
+    AG_ENTER(cuDeviceGraphMemTrim, device);
+    wait_for_frees();
+    return ag_entry_leave(ag_cu.cuDeviceGraphMemTrim(device));
+}
 
 /* --- which pool is used --- */
 

@@ -3,8 +3,6 @@
 
 #include <stdatomic.h>
 
-#include "interpose/base/clock.h"
-#include "interpose/base/threads/wait.h"
 #include "interpose/driver/driver.h"
 #include "policy/contexts/context.h"
 #include "policy/order/capture.h"
@@ -100,34 +98,50 @@ void ag_private_stream_end_release(const struct ag_release *to)
     ag_capture_restore(to->mode);
 }
 
+/* A pool gives back what was freed only once the host has waited behind that, for which no query
+ * counts (R717 in tests/sim/RULES.md). Waiting for the stream could take longer than the queries: for
+ * what other threads have released meanwhile. */
+static CUresult wait_for_event(CUevent event, CUstream stream, uint64_t timeout_ns)
+{
+    CUresult result = ag_cu.cuEventRecord(event, stream);
+
+    if (result == CUDA_SUCCESS)
+        result = ag_fence_poll(event, timeout_ns);
+    return result == CUDA_SUCCESS ? ag_cu.cuEventSynchronize(event) : result;
+}
+
+/* The context is current. The event is of this wait alone: of one that others record as well, the
+ * host would wait for what they submit. */
 static CUresult wait_for(CUstream stream, uint64_t timeout_ns)
 {
-    struct ag_wait wait = {0};
-    uint64_t until;
     CUresult result;
+    CUevent event;
 
     if (timeout_ns == UINT64_MAX)
         return ag_cu.cuStreamSynchronize(stream);
-    until = ag_clock_after(timeout_ns);
-    while ((result = ag_cu.cuStreamQuery(stream)) == CUDA_ERROR_NOT_READY &&
-           ag_wait_for_device_until(&wait, until))
-        ;
-    if (result == CUDA_SUCCESS || result == CUDA_ERROR_NOT_READY)
+    result = ag_cu.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING);
+    if (result != CUDA_SUCCESS)
         return result;
-    return ag_cu.cuStreamSynchronize(stream); /* the question failed, which is no answer */
+    result = wait_for_event(event, stream, timeout_ns);
+    (void)ag_cu.cuEventDestroy_v2(event);
+    return result;
 }
 
 CUresult ag_private_stream_wait(struct ag_context *context, uint64_t timeout_ns)
 {
     CUstreamCaptureMode previous;
     CUresult result;
+    bool pushed;
 
     if (!ag_context_has_resources(context))
         return CUDA_SUCCESS;
     previous = ag_capture_relax(); /* a capture may begin meanwhile */
-    result = wait_for(context->free_stream, timeout_ns);
+    result = ag_context_make_current(context, &pushed);
+    if (result == CUDA_SUCCESS)
+        result = wait_for(context->free_stream, timeout_ns);
     if (result == CUDA_SUCCESS) /* an allocation that failed half-way was released there */
         result = wait_for(context->alloc_stream, timeout_ns);
+    ag_context_restore(pushed);
     ag_capture_restore(previous);
     return result;
 }

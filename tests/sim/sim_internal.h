@@ -603,6 +603,7 @@ int sim_pool_import(CUmemoryPool pool);
 void sim_pool_set_import(CUmemoryPool pool, int fd);
 int sim_pool_device(CUmemoryPool pool);
 /* A synchronisation happened: give back what is above the thresholds. */
+void sim_pools_waited(const struct sim_order *order);
 void sim_pools_synchronised(void);
 /* The card is full: give back whatever is free. Returns true when something was. */
 bool sim_pools_squeeze(int device);

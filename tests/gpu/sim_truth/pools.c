@@ -1,6 +1,8 @@
 /* pools.c: numbers and reuse of memory pools (R700 on). */
 #include "tests/gpu/sim_truth/truth.h"
 
+#include <unistd.h>
+
 static cuuint64_t pool_number(CUmemoryPool pool, CUmemPool_attribute which)
 {
     cuuint64_t value = 0;
@@ -132,6 +134,41 @@ void group_pool_waits(void)
     OK(D(cuEventSynchronize)(event));
     row("R713", "and after a cuEventSynchronize", "%llu",
         (unsigned long long)pool_number(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) >> 20);
+}
+
+/* What a trim gives back of memory that was freed in stream order, after the host has learnt in some
+ * way that this has happened. */
+void group_pool_trims(void)
+{
+    CUmemoryPool pool;
+    CUdeviceptr p, other;
+    CUevent event;
+
+    open_device();
+    OK(D(cuEventCreate)(&event, CU_EVENT_DISABLE_TIMING));
+    pool = own_pool(true, true, true, true);
+    p = from_pool(pool, (size_t)64 << 20, nonblocking);
+    other = device_memory(4096);
+    synchronize();
+    OK(D(cuMemFreeAsync)(p, nonblocking));
+    for (int i = 0; i < 500 && D(cuStreamQuery)(nonblocking) == CUDA_ERROR_NOT_READY; i++)
+        (void)usleep(1000); /* a lazy simulation does nothing meanwhile */
+    OK(D(cuMemPoolTrimTo)(pool, 0));
+    row("R717", "reserved after a free that cuStreamQuery calls done, and a trim, in MiB", "%llu",
+        (unsigned long long)pool_number(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) >> 20);
+    OK(D(cuEventRecord)(event, nonblocking));
+    OK(D(cuEventSynchronize)(event));
+    OK(D(cuMemPoolTrimTo)(pool, 0));
+    row("R718", "and after a wait for an event behind it and another trim", "%llu",
+        (unsigned long long)pool_number(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) >> 20);
+    p = from_pool(pool, (size_t)64 << 20, nonblocking);
+    arm(nonblocking);
+    OK(D(cuMemFreeAsync)(p, nonblocking));
+    OK(D(cuMemFree)(other));
+    OK(D(cuMemPoolTrimTo)(pool, 0));
+    row("R719", "reserved after a free, a cuMemFree of other memory and a trim, in MiB", "%llu",
+        (unsigned long long)pool_number(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) >> 20);
+    synchronize();
 }
 
 /* Memory freed on one stream behind work under way: does another stream's allocation get it? */

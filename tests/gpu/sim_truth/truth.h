@@ -43,6 +43,7 @@
     X("pool numbers", group_pool_numbers)         \
     X("pool packing", group_pool_packing)         \
     X("pool waits", group_pool_waits)             \
+    X("pool trims", group_pool_trims)             \
     X("pool reuse", group_pool_reuse)             \
     X("pool managed", group_pool_managed)         \
     X("managed advice", group_managed_advice)     \

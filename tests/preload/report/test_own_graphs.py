@@ -54,7 +54,7 @@ class OwnGraphs(Case):
         told, result = self.run_mode('nodes')
         device, = result.report()['own_graphs']['devices']
         self.assertEqual({key: device[key] for key in KEYS}, told)
-        self.assertEqual((told['used_bytes'], told['reserved_bytes']), (4 << 20, 10 << 20))
+        self.assertEqual((told['used_bytes'], told['reserved_bytes']), (10 << 20, 10 << 20))
 
     def test_refused(self):
         _, result = self.run_mode('refused', {'ALLOGRAFT_POLICY': 'native'})

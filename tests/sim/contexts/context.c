@@ -163,12 +163,12 @@ CUresult sim_context_drain(CUcontext ctx)
     }
     sim_ops_finish(&ops);
     sim_order_join(&sim_host_order, &order);
+    sim_pools_waited(&order);
     sim_order_finish(&order);
     if (!ctx->alive)
         return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     for (int i = 0; i < 2; i++)
         sim_ops_prune(&ctx->orphans[i]);
-    sim_pools_synchronised();
     return ctx->fault;
 }
 
@@ -188,6 +188,15 @@ CUresult sim_context_drain_to_free(CUcontext ctx)
 bool sim_context_is_held(CUcontext ctx)
 {
     return ctx && ctx->alive && ctx->n_freeing && !own_frees;
+}
+
+/* A wait that the program asks for: others, as cuMemFree's, leave pools as they are (R712). */
+static CUresult synchronize(CUcontext ctx)
+{
+    CUresult result = sim_context_drain(ctx);
+
+    sim_pools_synchronised();
+    return result;
 }
 
 bool sim_peers_open(CUcontext from, CUcontext to)
@@ -612,7 +621,7 @@ CUresult cuCtxSynchronize(void)
 {
     SIM_ENTER(SIM_NEEDS_CONTEXT);
     CUresult refused = sim_capture_check(call.ctx, SIM_CAPTURE_CONTEXT_WIDE);
-    return refused ? refused : sim_context_drain(call.ctx);
+    return refused ? refused : synchronize(call.ctx);
 }
 
 CUresult cuCtxSynchronize_v2(CUcontext ctx)
@@ -622,7 +631,7 @@ CUresult cuCtxSynchronize_v2(CUcontext ctx)
     if (!usable(ctx))
         return CUDA_ERROR_INVALID_CONTEXT;
     CUresult refused = sim_capture_check(ctx, SIM_CAPTURE_CONTEXT_WIDE);
-    return refused ? refused : sim_context_drain(ctx);
+    return refused ? refused : synchronize(ctx);
 }
 
 CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags)

@@ -85,12 +85,13 @@ void sim_graph_memory_unref(struct sim_graph_memory *memory)
     free(memory);
 }
 
+/* What a launch has used counts until a trim finds it free: not for the wait before (R848). */
 static size_t used(int device)
 {
     size_t bytes = 0;
 
     for (const struct sim_graph_memory *memory = self.first; memory; memory = memory->next)
-        if (memory->n_blocks && memory->device == device)
+        if (memory->counts_as_used && memory->device == device)
             bytes += memory->taken;
     self.used_high[device] = SIM_MAX(self.used_high[device], bytes);
     return bytes;
@@ -100,6 +101,7 @@ void sim_graph_block_begins(struct sim_graph_memory *memory)
 {
     memory->refs++;
     memory->n_blocks++;
+    memory->counts_as_used = true;
     (void)used(memory->device);
 }
 
@@ -230,7 +232,9 @@ CUresult cuDeviceGraphMemTrim(CUdevice dev)
     if (!sim_device_ok(dev))
         return CUDA_ERROR_INVALID_DEVICE;
     for (struct sim_graph_memory *memory = self.first; memory; memory = memory->next)
-        if (!memory->n_blocks && memory->device == dev)
+        if (!memory->n_blocks && memory->device == dev) {
+            memory->counts_as_used = false;
             give_back(memory);
+        }
     return CUDA_SUCCESS;
 }

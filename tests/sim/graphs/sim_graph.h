@@ -12,7 +12,8 @@ struct sim_graph_memory {
     size_t size, taken;
     CUmemPoolProps props;
     unsigned n_blocks; /* of launches whose free has not run */
-    bool reserved;     /* there is memory behind it: not from a trim to the next launch */
+    bool counts_as_used;
+    bool reserved; /* there is memory behind it: not from a trim to the next launch */
     struct sim_graph_memory *next;
 };
 

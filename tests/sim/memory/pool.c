@@ -24,9 +24,10 @@ struct chunk {
     struct chunk *next;
 };
 
-/* Addresses that chunks may come to; a managed chunk has its own. */
+/* Addresses that chunks may come to, from `top` on: not where chunks were before (R716). A managed
+ * chunk has its own. */
 struct range {
-    uint64_t base, bytes;
+    uint64_t base, bytes, top;
     struct range *next;
 };
 
@@ -52,6 +53,8 @@ struct CUmemPoolHandle_st {
 };
 
 static CUmemoryPool pools;
+/* What the host has waited for: it knows more that has run, by queries, and pools do not (R717). */
+static struct sim_order waited;
 
 static struct chunk *chunk_of(CUmemoryPool pool, uint64_t address)
 {
@@ -157,6 +160,15 @@ static bool all_done(const struct hole *hole)
     return true;
 }
 
+/* Only then does what is there go back by a trim, or a wait. */
+static bool all_waited(const struct hole *hole)
+{
+    for (unsigned i = 0; i < hole->n_frees; i++)
+        if (!sim_order_covers(&waited, hole->frees[i]->stamp))
+            return false;
+    return true;
+}
+
 static void drop_frees(struct hole *hole)
 {
     for (unsigned i = 0; i < hole->n_frees; i++)
@@ -202,12 +214,12 @@ static bool adjacent(CUmemoryPool pool, const struct hole *hole, const struct ho
 static void join_holes(CUmemoryPool pool)
 {
     for (struct hole *hole = pool->holes; hole; hole = hole->next) {
-        /* What has run needs no memory of itself where that suffices for reuse. */
-        if (pool->opportunistic && all_done(hole))
+        /* What was waited for needs no memory of itself where its having run suffices for reuse. */
+        if (pool->opportunistic && all_waited(hole))
             drop_frees(hole);
         while (adjacent(pool, hole, hole->next)) {
             struct hole *next = hole->next;
-            if (pool->opportunistic && all_done(next))
+            if (pool->opportunistic && all_waited(next))
                 drop_frees(next);
             if (!hole->n_frees != !next->n_frees || hole->n_frees + next->n_frees > MAX_FREES)
                 break;
@@ -294,7 +306,7 @@ static struct range *new_range(CUmemoryPool pool, size_t need)
     range = calloc(1, sizeof(*range));
     if (!range)
         abort();
-    *range = (struct range){base, bytes, pool->ranges};
+    *range = (struct range){base, bytes, base, pool->ranges};
     pool->ranges = range;
     return range;
 }
@@ -319,48 +331,33 @@ static size_t usable_before(CUmemoryPool pool, uint64_t end, CUstream stream)
 }
 
 struct place {
-    uint64_t base;
+    struct range *range;
     size_t bytes;
 };
 
-/* Where the pool can grow so that there is room for `need` with what lies before: here rather than
- * at the place found so far, if that takes less. */
-static void consider(CUmemoryPool pool, const struct range *range, uint64_t at, size_t need,
-                     size_t unit, CUstream stream, struct place *place)
+/* Where the pool can grow so that there is room for `need` with what lies before: in this range rather
+ * than at the place found so far, if that takes less. */
+static void consider(CUmemoryPool pool, struct range *range, size_t need, size_t unit,
+                     CUstream stream, struct place *place)
 {
-    uint64_t end = range->base + range->bytes;
-    size_t before, bytes;
+    size_t before = usable_before(pool, range->top, stream);
+    size_t bytes = round_up(need > before ? need - before : 1, unit);
 
-    for (const struct chunk *chunk = pool->chunks; chunk; chunk = chunk->next)
-        if (chunk->base >= at && chunk->base < end)
-            end = chunk->base;
-    if (end == at)
-        return;
-    before = usable_before(pool, at, stream);
-    bytes = round_up(need > before ? need - before : 1, unit);
-    if (bytes <= end - at && (!place->base || bytes < place->bytes))
-        *place = (struct place){at, bytes};
+    if (bytes <= range->base + range->bytes - range->top && (!place->range || bytes < place->bytes))
+        *place = (struct place){range, bytes};
 }
 
-/* Behind a chunk of its own, or where a range begins. */
 static bool find_place(CUmemoryPool pool, size_t need, size_t unit, CUstream stream,
                        struct place *ret_place)
 {
+    struct range *fresh;
+
     *ret_place = (struct place){0};
-    for (const struct range *range = pool->ranges; range; range = range->next) {
-        consider(pool, range, range->base, need, unit, stream, ret_place);
-        for (const struct chunk *chunk = pool->chunks; chunk; chunk = chunk->next) {
-            uint64_t at = chunk->base + chunk->bytes;
-            if (at > range->base && at - range->base < range->bytes)
-                consider(pool, range, at, need, unit, stream, ret_place);
-        }
-    }
-    if (!ret_place->base) {
-        const struct range *fresh = new_range(pool, need);
-        if (fresh)
-            consider(pool, fresh, fresh->base, need, unit, stream, ret_place);
-    }
-    return ret_place->base != 0;
+    for (struct range *range = pool->ranges; range; range = range->next)
+        consider(pool, range, need, unit, stream, ret_place);
+    if (!ret_place->range && (fresh = new_range(pool, need)))
+        consider(pool, fresh, need, unit, stream, ret_place);
+    return ret_place->range != NULL;
 }
 
 static bool is_too_much(CUmemoryPool pool, size_t bytes)
@@ -392,9 +389,11 @@ static CUresult grow_device(CUmemoryPool pool, size_t need, CUstream stream)
     for (size_t i = 0; i < SIM_COUNT(units); i++) {
         if (!claim(pool, need, units[i], stream, &place))
             continue;
+        uint64_t base = place.range->top;
         for (size_t at = 0; at < place.bytes; at += units[i])
-            add_chunk(pool, place.base + at, units[i], NULL);
-        add_hole(pool, place.base, place.bytes, NULL, 0);
+            add_chunk(pool, base + at, units[i], NULL);
+        add_hole(pool, base, place.bytes, NULL, 0);
+        place.range->top += place.bytes;
         return CUDA_SUCCESS;
     }
     drop_empty_ranges(pool);
@@ -452,12 +451,13 @@ static uint64_t overlap(const struct hole *hole, const struct chunk *chunk)
     return end > from ? end - from : 0;
 }
 
-static bool chunk_free(CUmemoryPool pool, const struct chunk *chunk)
+static bool chunk_free(CUmemoryPool pool, const struct chunk *chunk,
+                       bool (*is_free)(const struct hole *))
 {
     uint64_t bytes = 0;
 
     for (const struct hole *hole = pool->holes; hole; hole = hole->next)
-        if (all_done(hole))
+        if (is_free(hole))
             bytes += overlap(hole, chunk);
     return bytes == chunk->bytes;
 }
@@ -501,12 +501,12 @@ static void release_chunk(CUmemoryPool pool, struct chunk **link)
 }
 
 /* Gives whole free chunks back until no more than keep bytes are reserved. */
-static bool release(CUmemoryPool pool, cuuint64_t keep)
+static bool release(CUmemoryPool pool, cuuint64_t keep, bool (*is_free)(const struct hole *))
 {
     bool any = false;
 
     for (struct chunk **link = &pool->chunks; *link && pool->reserved > keep;) {
-        if (chunk_free(pool, *link)) {
+        if (chunk_free(pool, *link, is_free)) {
             release_chunk(pool, link);
             any = true;
         } else {
@@ -518,20 +518,26 @@ static bool release(CUmemoryPool pool, cuuint64_t keep)
     return any;
 }
 
+void sim_pools_waited(const struct sim_order *order)
+{
+    sim_order_join(&waited, order);
+}
+
 void sim_pools_synchronised(void)
 {
     for (CUmemoryPool pool = pools; pool; pool = pool->next)
         if (pool->reserved > (pool->destroyed ? 0 : pool->threshold))
-            (void)release(pool, pool->destroyed ? 0 : pool->threshold);
+            (void)release(pool, pool->destroyed ? 0 : pool->threshold, all_waited);
 }
 
+/* For want of memory the driver looks itself at what has run. */
 bool sim_pools_squeeze(int device)
 {
     bool any = false;
 
     for (CUmemoryPool pool = pools; pool; pool = pool->next)
         if (pool->device == device && !pool->managed)
-            any |= release(pool, 0);
+            any |= release(pool, 0, all_done);
     return any;
 }
 
@@ -807,7 +813,7 @@ CUresult cuMemPoolDestroy(CUmemoryPool pool)
     pool->destroyed = true;
     if (pool->import_fd >= 0)
         (void)close(pool->import_fd);
-    (void)release(pool, 0);
+    (void)release(pool, 0, all_waited);
     return CUDA_SUCCESS;
 }
 
@@ -820,7 +826,7 @@ CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep)
         return refused;
     if (!sim_pool_ok(pool))
         return CUDA_ERROR_INVALID_VALUE;
-    (void)release(pool, keep);
+    (void)release(pool, keep, all_waited);
     return CUDA_SUCCESS;
 }
 

@@ -191,7 +191,11 @@ CUresult cuEventSynchronize(CUevent event)
         sim_sleep_for_change(1);
     if (!sim_handle_is(event, SIM_EVENT))
         return CUDA_ERROR_INVALID_HANDLE;
-    sim_wait(event->op);
+    struct sim_op *op = event->op ? sim_op_ref(event->op) : NULL;
+    sim_wait(op);
+    if (op)
+        sim_pools_waited(&op->order);
+    sim_op_unref(op);
     sim_pools_synchronised();
     return ctx->fault;
 }

@@ -143,6 +143,7 @@ CUresult sim_stream_drain(CUstream stream)
     for (unsigned i = 0; i < ops.n; i++)
         sim_wait(ops.at[i]);
     sim_order_join(&sim_host_order, &order);
+    sim_pools_waited(&order);
     sim_order_finish(&order);
     sim_ops_finish(&ops);
     sim_pools_synchronised();

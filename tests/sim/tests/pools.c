@@ -121,6 +121,15 @@ static void test_numbers(void)
     CHECK(number(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) == (cuuint64_t)32 << 20);
     OK(cuMemPoolTrimTo(pool, 0));
     CHECK(number(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) == 0);
+    OK(cuMemAllocFromPoolAsync(&p, 1000, pool, a));
+    OK(cuMemFreeAsync(p, a));
+    for (int i = 0; i < 100 && cuStreamQuery(a) == CUDA_ERROR_NOT_READY; i++)
+        ;
+    OK(cuMemPoolTrimTo(pool, 0)); /* a query is no wait */
+    CHECK(number(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) == (cuuint64_t)32 << 20);
+    OK(cuStreamSynchronize(a));
+    OK(cuMemPoolTrimTo(pool, 0));
+    CHECK(number(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) == 0);
     OK(cuMemAllocFromPoolAsync(&p, 0, pool, a)); /* natively no error */
     OK(cuMemFreeAsync(p, a));
     OK(cuMemPoolDestroy(pool));
