@@ -252,15 +252,18 @@ CUresult ag_answer_address_range(CUdeviceptr *ret_base, size_t *ret_size, CUdevi
     return CUDA_SUCCESS;
 }
 
-/* What is of the piece, and not of its slab. Of SYNC_MEMOPS that was not set, what the driver said
- * of the slab before anybody set it. */
-static void correct_piece(void *data, CUpointer_attribute attribute,
-                          const struct ag_block_seen *piece)
+/* What is of the block, and not of its slab. Device memory has it off until it is set, managed memory
+ * on (R308 and R309 in tests/sim/RULES.md). Where a piece's was not set, it is what the driver said of
+ * the slab before anybody set that. */
+static void correct_sync(void *data, const struct ag_block_seen *block)
 {
-    int sync =
-        piece->sync_memops == AG_SYNC_NOT_SET ? ag_slab_sync(piece->slab) : (int)piece->sync_memops;
+    int sync = block->sync_memops;
 
-    if (attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS && sync != AG_SYNC_NOT_SET)
+    if (sync == AG_SYNC_NOT_SET && ag_mem_desc_is_managed(block->desc))
+        sync = AG_SYNC_OFF;
+    else if (sync == AG_SYNC_NOT_SET && block->slab)
+        sync = ag_slab_sync(block->slab);
+    if (sync != AG_SYNC_NOT_SET)
         *(unsigned char *)data = sync == AG_SYNC_ON; /* a truth value of the driver's width */
 }
 
@@ -306,9 +309,10 @@ static void correct(void *data, CUpointer_attribute attribute, const struct ag_b
         memcpy(data, &requested, sizeof(requested));
         break;
     }
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+        correct_sync(data, block);
+        break;
     default:
-        if (block->slab)
-            correct_piece(data, attribute, block);
         break;
     }
 }

@@ -202,6 +202,7 @@ struct sim_copy {
     size_t width, height, depth;
     unsigned char *staged; /* owned: bytes of a pageable source, taken when the call was made */
     bool reads_late;       /* a pageable source is read when the copy runs */
+    bool of_batch;
     CUDA_MEMCPY3D as_asked;
 };
 

@@ -191,13 +191,13 @@ static void sync_memops(void)
 
 static void sync_large(void)
 {
-    unsigned off = 0;
+    unsigned on = 1;
 
     for (unsigned i = 0; i < 4; i++) {
         CUdeviceptr p = get(300000);
 
         say("before %d", is_sync(p));
-        OK(cuPointerSetAttribute(&off, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, p));
+        OK(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, p));
         say("set %d", is_sync(p));
         OK(cuMemFree(p));
     }

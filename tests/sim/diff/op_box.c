@@ -307,16 +307,11 @@ static void add_line(struct world *w, unsigned stream, struct lines *lines)
     lines->n++;
 }
 
-/* A source that was to be read during the call is the program's again. */
-static void used(struct world *w, unsigned stream, struct lines *lines)
+/* A source that was to be read during the call is read when the copy runs, too (R546). */
+static void used(struct world *w, unsigned stream, const struct lines *lines)
 {
-    for (unsigned i = 0; i < lines->n; i++) {
-        bool is_over =
-            lines->attributes[i].srcAccessOrder == CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL &&
-            lines->src[i]->kind == BUFFER_PAGEABLE;
-
-        used_both(w, stream, lines->dst[i], is_over ? NULL : lines->src[i]);
-    }
+    for (unsigned i = 0; i < lines->n; i++)
+        used_both(w, stream, lines->dst[i], lines->src[i]);
 }
 
 static bool batch(struct world *w, struct lines *lines)

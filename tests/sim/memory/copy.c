@@ -180,8 +180,8 @@ static bool host_waits(CUcontext ctx, const struct sim_copy *copy, enum side src
 {
     bool host_to_host = src != SIDE_DEVICE && dst != SIDE_DEVICE;
 
-    if (copy->reads_late)
-        return dst == SIDE_PAGEABLE;
+    if (copy->of_batch) /* not even for pageable memory (R547) */
+        return false;
     if (async)
         return dst == SIDE_PAGEABLE || (src == SIDE_PAGEABLE && host_to_host);
     if (src == SIDE_PAGEABLE && dst == SIDE_DEVICE)

@@ -14,8 +14,8 @@ static CUresult batch_begins(CUcontext ctx, CUstream handle)
     return stream->capture ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS;
 }
 
-/* Pageable memory may be read after the call where the order is ANY (R545); otherwise it is read as
- * by any other copy (R544). */
+/* Pageable memory is read when the copy runs (R545, R546), but for the order STREAM: then as by any
+ * other copy (R544). */
 static CUresult copy_one(CUcontext ctx, CUstream stream, const CUDA_MEMCPY3D *ask,
                          CUmemcpySrcAccessOrder order)
 {
@@ -25,7 +25,8 @@ static CUresult copy_one(CUcontext ctx, CUstream stream, const CUDA_MEMCPY3D *as
         !ask->WidthInBytes || !ask->Height || !ask->Depth)
         return CUDA_ERROR_INVALID_VALUE;
     CUresult result = sim_copy_from_3d(ask, &copy);
-    copy.reads_late = order == CU_MEMCPY_SRC_ACCESS_ORDER_ANY;
+    copy.reads_late = order != CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
+    copy.of_batch = true;
     return result ? result : sim_copy_submit(stream, ctx, &copy, true);
 }
 

@@ -133,7 +133,7 @@ CUresult cuMemcpyPeerAsync(CUdeviceptr dst, CUcontext dst_ctx, CUdeviceptr src, 
 /* ---- rectangles ---- */
 
 /* Where one side of a 3D copy starts. Returns false when it is not described completely, or when
- * rows, or slices, would run into each other. */
+ * a pitch or a height is less than what lies there, even of one row or slice (R253, R258). */
 static bool locate(struct sim_span *span, CUmemorytype type, const void *host, CUdeviceptr device,
                    CUarray array, size_t pitch, size_t height, size_t x, size_t y, size_t z,
                    const CUDA_MEMCPY3D *ask)
@@ -162,8 +162,7 @@ static bool locate(struct sim_span *span, CUmemorytype type, const void *host, C
     span->pitch = pitch;
     span->slice = pitch * height;
     span->address += z * span->slice + y * pitch + x;
-    return (ask->Height <= 1 || pitch >= x + ask->WidthInBytes) &&
-           (ask->Depth <= 1 || height >= y + ask->Height);
+    return pitch >= x + ask->WidthInBytes && height >= y + ask->Height;
 }
 
 CUresult sim_copy_from_3d(const CUDA_MEMCPY3D *ask, struct sim_copy *copy)
