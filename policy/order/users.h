@@ -1,7 +1,7 @@
 /* The threads that use CUDA: is the one that frees memory the only one?
  *
  * An ordered free lets its thread go on, and leaves a fence to whoever works next. Where several
- * threads use CUDA, that is worse than the wait it spares:
+ * threads use CUDA, that is worse than the wait it saves:
  *   - What others ask of their own events and streams natively goes on beside a cudaFree (asked of
  *     an H200). Behind an ordered free it waits, for nobody knows whether they ask because the free
  *     has returned.

@@ -10,7 +10,8 @@ from faults import (LIBRARY, PROGRAMS, Case, main, native_run, preloaded, progra
 from harness import RUNTIME, clean_environment
 
 NAME = 'queries'
-JUNK = ('%', '%%', 'a%', '%z%q', '%p%p%p', '%n%s%d', '%5d', 'x%', '%\xff', '%r%', '%h%h%h%h')
+JUNK = ('%', '%%', 'a%', '%p%p%p', '%5d', 'x%', '%\xff', '%r%', '%h%h%h%h')
+REFUSED = ('%z%q', '%n%s%d', '%z')
 
 
 def environment(**settings):
@@ -77,8 +78,17 @@ class Report(Case):
                 self.assertEqual(len(result.files), 1)
                 self.assertEqual(len(result.reports()), 1)
 
+    def test_letters_that_stand_for_nothing(self):
+        for junk in REFUSED:
+            with self.subTest(path=junk):
+                result = preloaded([program('faults_program'), NAME],
+                                   {'ALLOGRAFT_STATS': '@FOLDER@/' + junk + '.json'}, stats=None)
+                self.assertEqual((self.native.out, self.native.status), (result.out, result.status))
+                self.assertRegex(result.err, r'\Aallograft: ALLOGRAFT_STATS: column \d+: %. stands for nothing[^\n]*\n\Z')
+                self.assertEqual(len(result.files), 0)
+
     def test_junk_means_itself(self):
-        for junk, name in (('a%', 'a%'), ('%%', '%%'), ('%z', '%z'), ('%n%', 'faults_program%')):
+        for junk, name in (('a%', 'a%'), ('%%', '%%'), ('%n%', 'faults_program%')):
             result = preloaded([program('faults_program'), NAME],
                                {'ALLOGRAFT_STATS': '@FOLDER@/' + junk}, stats=None)
             self.assertEqual(list(result.files), [name])

@@ -252,9 +252,10 @@ static struct buffer *pick_pageable(struct world *w, unsigned stream, bool write
     stream_before(w, stream, &before);
     for (unsigned i = 0; i < MAX_BUFFERS; i++) {
         struct buffer *buffer = &w->buffers[i];
-        if (buffer->live && buffer->kind == BUFFER_PAGEABLE &&
-            clock_covers(&before, &buffer->wrote) &&
-            (!write || clock_covers(&before, &buffer->read)) && draw(w, ++n) == 0)
+        bool is_free =
+            write ? clock_covers(&before, &buffer->wrote) && clock_covers(&before, &buffer->read)
+                  : host_may_read(w, buffer); /* it may be read at the call (R544) */
+        if (buffer->live && buffer->kind == BUFFER_PAGEABLE && is_free && draw(w, ++n) == 0)
             found = buffer;
     }
     return found;
