@@ -53,7 +53,9 @@ class Order(Case):
     def test_what_ends_after_a_free(self):
         for part in ('access', 'trim', 'pool-asked', 'pool-reset', 'destroy', 'graphs-asked', 'graphs-trim',
                      'graphs-reset'):
-            self.same([program('preload_queries'), part], variants=EXACT, seeds=SEEDS)
+            # A free that waits does so by an event, behind which pools give back: a native one leaves them.
+            self.same([program('preload_queries'), part], variants=EXACT, seeds=SEEDS, drop=lambda variant, part=part: (
+                '^reserved' if part.startswith('pool-') and variant.get('ALLOGRAFT_FREE') == 'sync' else None))
 
     def test_a_capture_that_begins_during_the_wait(self):
         self.same([program('preload_queries'), 'capture'], variants=EVERY)
