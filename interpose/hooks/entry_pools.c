@@ -125,9 +125,9 @@ AG_ENTRY CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *prop
     return ag_entry_leave(create(pool, properties, __builtin_return_address(0)));
 }
 
-/* What was freed in stream order before the last cudaFree is the pool's by now, and goes with it, or
- * when it is trimmed. What counts as used or reserved hangs on no such wait (R704, R712 and R848 in
- * tests/sim/RULES.md), and ours would trim the pool. */
+/* What was freed in stream order before the last cudaFree is the pool's by now, and goes with it.
+ * What counts as used or reserved, and what a trim gives back, hangs on no such wait (R704, R712, R719
+ * and R848 in tests/sim/RULES.md), and ours would trim the pool. */
 static void wait_for_frees(void)
 {
     if (ag_host_wait_pending())
@@ -158,7 +158,6 @@ AG_ENTRY CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute a
 AG_ENTRY CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep)
 {
     AG_ENTER(cuMemPoolTrimTo, pool, keep);
-    wait_for_frees();
     return ag_entry_leave(ag_app_pools_touched(ag_cu.cuMemPoolTrimTo(pool, keep), pool));
 }
 

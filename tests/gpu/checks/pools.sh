@@ -41,8 +41,8 @@ pools_background_checks() {
     background check pools/bytes same_pools
     background check pools/bytes-kept same_pools ALLOGRAFT_APP_POOL_KEEP=max
     background check pools/bytes-managed same_managed
-    background check pools/behind same_output -- "$BIN/app_pools" behind
-    background check pools/behind-pool same_output ALLOGRAFT_POLICY=pool -- "$BIN/app_pools" behind
+    background check pools/behind again same_output -- "$BIN/app_pools" behind
+    background check pools/behind-pool again same_output ALLOGRAFT_POLICY=pool -- "$BIN/app_pools" behind
     background check pools/torch same_torch 'app_pools.*.allocs > 1000'
     background check pools/torch-managed same_torch 'async.managed > 1000' ALLOGRAFT_RULES='*:async=managed'
 }

@@ -163,7 +163,6 @@ CUresult sim_context_drain(CUcontext ctx)
     }
     sim_ops_finish(&ops);
     sim_order_join(&sim_host_order, &order);
-    sim_pools_waited(&order);
     sim_order_finish(&order);
     if (!ctx->alive)
         return CUDA_ERROR_CONTEXT_IS_DESTROYED;
@@ -190,11 +189,13 @@ bool sim_context_is_held(CUcontext ctx)
     return ctx && ctx->alive && ctx->n_freeing && !own_frees;
 }
 
-/* A wait that the program asks for: others, as cuMemFree's, leave pools as they are (R712). */
+/* A wait that the program asks for: others, as cuMemFree's, leave pools as they are, and a later
+ * trim as well (R712, R719). */
 static CUresult synchronize(CUcontext ctx)
 {
     CUresult result = sim_context_drain(ctx);
 
+    sim_pools_waited(&sim_host_order);
     sim_pools_synchronised();
     return result;
 }

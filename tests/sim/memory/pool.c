@@ -813,7 +813,7 @@ CUresult cuMemPoolDestroy(CUmemoryPool pool)
     pool->destroyed = true;
     if (pool->import_fd >= 0)
         (void)close(pool->import_fd);
-    (void)release(pool, 0, all_waited);
+    (void)release(pool, 0, all_done); /* an H100 left nothing of one whose work had run */
     return CUDA_SUCCESS;
 }
 
