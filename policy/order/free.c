@@ -149,7 +149,7 @@ CUresult ag_free_order_work(struct ag_context *context, bool *ret_set_aside)
                                                               : drain(context, why, ret_set_aside);
     if (ag_watch_is_clear())
         return ag_free_order_nothing(context);
-    if (ag_drain_for_threads())
+    if (ag_drain_for_threads() && ag_watch_has_worked())
         return drain_for_threads(context, ret_set_aside);
     if (!ag_host_wait_possible())
         return drain(context, AG_DRAIN_NO_THREAD, ret_set_aside);

@@ -122,6 +122,11 @@ void ag_watch_place(struct ag_context *context);
 uint64_t ag_watch_draining(void);
 void ag_watch_drained(uint64_t n_left);
 
+/* Has the calling thread ever submitted anything? When in doubt, it has. */
+static inline bool ag_watch_has_worked(void)
+{
+    return !ag_watch_is_on() || ag_watch_own != &ag_watch_stranger;
+}
 /* Every thread asks before its next work. */
 void ag_watch_close_passes(void);
 

@@ -36,7 +36,7 @@ judge() {
 # room [WORD] [VAR=VALUE]...: memory that the program makes managed itself is as fast as natively, whatever was freed.
 room() {
     local words=()
-    [[ $1 == prefetch ]] && { words=(prefetch); shift; }
+    [[ ${1:-} == prefetch ]] && { words=(prefetch); shift; }
     run_native -- "$BIN/managed_room" "${words[@]}" || { died native $?; return 1; }
     run_with "$@" -- "$BIN/managed_room" "${words[@]}" || { died with $?; return 1; }
     silent && medians "$TAG" "$OUT/$TAG.native.out" -- "$OUT/$TAG.with.out" &&

@@ -93,6 +93,23 @@ order_checks() {
     others_checks
 }
 
+# A kernel that waits for another stream's later work goes on, whatever was freed before.
+persistent_checks() {
+    local s
+    for s in null-nonblocking nonblocking-null nonblocking blocking late beside-late; do
+        background check "order/persistent-$s" holds 'frees.watched > 0' 'frees.fences.events > 0' \
+            'frees.drained == 0' -- ALLOGRAFT_POLICY=pool -- "$BIN/persistent" "$s"
+        background check "order/persistent-ordered-$s" holds 'frees.drained == 0' -- \
+            ALLOGRAFT_POLICY=pool ALLOGRAFT_FREE=ordered -- "$BIN/persistent" "$s"
+        background check "order/persistent-auto-$s" holds 'coverage.redirected > 0' -- -- "$BIN/persistent" "$s"
+        background check "order/can-fail-persistent-$s" found_out "$BIN/persistent" "$s" waits
+    done
+    for s in late beside-late; do
+        background check "order/persistent-replay-$s" holds 'coverage.redirected > 0' -- \
+            ALLOGRAFT_POLICY=pool ALLOGRAFT_GRAPH=all -- "$BIN/persistent" "$s"
+    done
+}
+
 # While a thread is in cudaFree, others ask.
 others_checks() {
     background check order/others-auto holds 'frees.drain_reasons.several_threads > 0' -- -- "$BIN/others" asks

@@ -3,6 +3,7 @@
  *                            the free waits for
  *     others again           the same, over and over
  *     others leaves          the first thread leaves the work to another, which frees and allocates
+ *     others allocates       threads that submit nothing allocate and free, which makes none wait
  *     others long            the kernel takes 12 s by a clock of the program's, and what it uses is
  *                            allocated again by the only thread, which natively waits for it */
 #ifndef _GNU_SOURCE
@@ -157,6 +158,31 @@ static void leave_the_work(void)
     OK(cuCtxSynchronize());
 }
 
+static void *only_allocate(void *unused)
+{
+    CUdeviceptr p;
+
+    OK(cuCtxSetCurrent(context));
+    for (unsigned i = 0; i < 1000; i++) {
+        OK(cuMemAlloc(&p, MIB));
+        OK(cuMemFree(p));
+    }
+    return unused;
+}
+
+static void allocate_beside_work(void)
+{
+    pthread_t others[4];
+
+    launch_fill(ours, mine, 16, 1);
+    OK(cuCtxSynchronize());
+    for (int i = 0; i < 4; i++)
+        OK(pthread_create(&others[i], NULL, only_allocate, NULL));
+    for (int i = 0; i < 4; i++)
+        OK(pthread_join(others[i], NULL));
+    say("wrong words: %u", count_wrong(mine, 16, 1));
+}
+
 /* --- a kernel that takes longer than any wait of a thread that did not free --- */
 
 #define FASTER 20 /* than the machine's */
@@ -215,6 +241,8 @@ int main(int argc, char **argv)
     begin();
     if (!strcmp(part, "leaves"))
         leave_the_work();
+    else if (!strcmp(part, "allocates"))
+        allocate_beside_work();
     else if (!strcmp(part, "long"))
         allocate_behind_a_long_kernel();
     else

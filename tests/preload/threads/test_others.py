@@ -20,6 +20,11 @@ class Others(Case):
                     self.assertLessEqual(frees['drain_reasons']['several_threads'], 40)
                     self.assertGreaterEqual(frees['watched'], 350)
 
+    def test_threads_that_only_allocate_do_not_wait(self):
+        for variant, result in self.same([program('preload_others'), 'allocates'], variants=EXACT + REPLAYED):
+            if variant == POLICIES[0]:
+                self.assertEqual(result.report()['frees']['drained'], 0)
+
     def test_who_frees_waits_for_as_long_as_natively(self):
         self.same([program('preload_others'), 'long'], variants=EXACT + REPLAYED)
 
