@@ -16,7 +16,7 @@
  *
  * The thread that ends the process never calls the driver itself. A helper thread does
  * (base/threads/helper.h), started with the first ordered free. Where no thread can be started,
- * frees drain the context, and no wait is pending. */
+ * frees wait for all work of the context, and no wait is pending. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif

@@ -1,6 +1,6 @@
 /* Hooks of calls that let the host, or another process or device, see unfinished work: from then on
- * frees drain the context (policy/order/drain.h). That is noted before the call, so that no free in
- * between can be ordered. */
+ * frees wait for all work of the context (policy/order/drain.h). That is noted before the call, so
+ * that no free in between can be ordered. */
 #include <string.h>
 
 #include "graph/record/op.h"

@@ -759,9 +759,9 @@ void ag_render_text(struct ag_text *text, const struct ag_stats *stats,
     text_devices(view);
     ag_render_replay_text(text, stats);
     text_group(view, "frees", "frees");
-    text_group(view, "fences", "fences of watched frees");
-    text_group(view, "drains", "why frees drained the context");
-    text_group(view, "paid", "host waits left pending by ordered frees");
+    text_group(view, "fences", "how work was ordered behind frees");
+    text_group(view, "drains", "why frees waited for all work");
+    text_group(view, "paid", "when the host waited for ordered frees later");
     text_group(view, "cache", "cache of freed blocks");
     if (value_of(&stats->cached_peak))
         ADD(view, "    %-52s %14s\n", "most bytes held",

@@ -400,7 +400,9 @@ class Words(unittest.TestCase):
 
     def test_found(self):
         for line in ('/* One lane each. */', 'unsigned n_lanes;', 'struct ag_lane *lane_of(int x);', 'through every door',
-                     '#define MAX_ROUNDS 3', '# nothing came of looking on', 'who pays what is owed'):
+                     '#define MAX_ROUNDS 3', '# nothing came of looking on', 'who pays what is owed',
+                     'AG_STAT(X, frees, x, "drained the context")', 'text_group(view, "fences of watched frees");',
+                     'host waits left pending by ordered frees'):
             self.assertGreaterEqual(self.count('graph/a.c', line), 1, line)
         self.assertEqual(self.count('interpose/driver/hooks.def', 'AG_HOOK(a, cuA, 1, NONE, REQUIRED, FIRST(FREE))'), 1)
 

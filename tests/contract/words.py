@@ -37,6 +37,9 @@ TERMS = [
     ('stretch', r'stretch(?:es)?', ANYWHERE, 'epoch'),
     ('patience', r'patien\w+', ANYWHERE, 'timeout'),
     ('tuned', r'ag_tuned\w*|tuned\.[ch]', ANYWHERE, 'func_attrs'),
+    ('fences of watched frees', r'fences of (?:the )?watched frees', ANYWHERE, 'how work was ordered behind frees'),
+    ('drained the context', r'drain(?:s|ed|ing)? the context', ANYWHERE, 'waited for all work of the context'),
+    ('left pending', r'host waits left pending', ANYWHERE, 'when the host waited for ordered frees later'),
     ('spares', r'spares|ag_spare\w*', ANYWHERE, 'free list'),
 ]
 

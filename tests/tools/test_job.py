@@ -541,7 +541,7 @@ class Two(JobTest):
                           "memory: peak": ("bytes", 1024, 4096, 75, 300),
                           "pool: peak": ("bytes", 1024, 4096, 75, 300),
                           "cache: allocations answered without the driver": ("count", 1, 2, 20, 100),
-                          "frees: drained the context": ("count", 0, 5, 100, None),
+                          "frees: waited for all work of the context": ("count", 0, 5, 100, None),
                           "replay: launched in graphs": ("count", 1, 0, 100, -100)})
 
     def test_are_shown_with_units(self):
@@ -550,7 +550,7 @@ class Two(JobTest):
             replay__replayed=0, devices__0__placements__pool__peak_bytes=4096))
         text = self.shown("diff", *files)
         for line in (r"POLICY +pool -> managed", r" 10.0 % +-10.0 % +10.00 us +9.00 us  process: time",
-                     r" 75.0 % +4.0x +1.00 KiB +4.00 KiB  memory: peak", r" new +0 +5  frees: drained",
+                     r" 75.0 % +4.0x +1.00 KiB +4.00 KiB  memory: peak", r" new +0 +5  frees: waited",
                      r" gone +1 +0  replay: launched"):
             self.assertRegex(text, line)
         self.assertNotIn("process: time", self.shown("diff", "--least", "10.1%", *files))

@@ -348,11 +348,11 @@ static void add_frees(struct ag_text *text, const struct job *job)
     if (group_sum(job, "frees", NULL) <= 0)
         return;
     html_card_begin(text, false, "Frees",
-                    "Frees that drained the context made the host wait, and those that were left "
-                    "to the driver, which waits.");
+                    "The host waited in frees that waited for all work of the context, and in those "
+                    "that were left to the driver.");
     add_group(text, job, "frees", "How frees were ordered", "method", "c2");
-    add_group(text, job, "fences", "Fences of watched frees", "kind", "c3");
-    add_group(text, job, "drains", "Why frees drained the context", "reason", "c4");
+    add_group(text, job, "fences", "How work was ordered behind frees", "kind", "c3");
+    add_group(text, job, "drains", "Why frees waited for all work", "reason", "c4");
     add_group(text, job, "paid", "When the host waited for ordered frees later", "occasion", "c3");
     html_card_end(text);
 }
