@@ -125,9 +125,7 @@ void ag_unused_tell(void)
     ag_log_borrow(borrowed);
     ag_log_warn(
         "neither %s (process %d) nor what it started made a CUDA call that came through, so "
-        "there is no report. Usual reasons: none of it needs a GPU; a program is statically "
-        "linked, setuid, or was started without LD_PRELOAD (sudo, env -i, a container, "
-        "another host)",
+        "there is no report. " AG_UNUSED_REASONS,
         program_invocation_short_name, mark.pid);
     ag_log_borrow(-1);
     if (borrowed >= 0)

@@ -13,6 +13,12 @@
 
 #define AG_UNUSED_VARIABLE "ALLOGRAFT_RUN"
 
+/* Why that may be; the commands that run programs say it, too. */
+#define AG_UNUSED_REASONS                                                                        \
+    "Usual reasons: none of it needs a GPU; this machine has no NVIDIA driver (`allograft "      \
+    "doctor` tells); a program is statically linked, setuid, or was started without LD_PRELOAD " \
+    "(sudo, env -i, a container, another host)"
+
 /* The mark of this process, which is to become the program; `witness` is a process that has the
  * program's first standard error until it ends, or 0; `counters` as ALLOGRAFT_COUNTERS. 0 or
  * -errno. */

@@ -38,7 +38,8 @@ def clean_environment(**changes):
 
 
 # What is said of a program that uses no CUDA, as most do that tests run; test_run.py asks when.
-UNUSED = re.compile(r"allograft: (?:tune: |profile: )?neither \S+ (?:\(process \d+\) )?nor what it started made a CUDA call .*\n")
+UNUSED = re.compile(r"allograft: (?:tune: |profile: )?neither \S+ (?:\(process \d+\) )?nor what it started made a CUDA call .*"
+                    r"no NVIDIA driver \(`allograft doctor` tells\); .*\n")
 
 
 def allograft(*args, env=None, command=None, unused=False, **kwargs):

@@ -396,7 +396,7 @@ class Unused(RunTest):
     def assert_said(self, *args):
         lines = self.said(*args).splitlines()
         self.assertEqual(len(lines), 1, lines)
-        self.assertRegex(lines[0], r"^allograft: neither \w+ \(process \d+\) nor what .* CUDA call .* statically linked, setuid")
+        self.assertRegex(lines[0], r"^allograft: neither \w+ \(process \d+\) nor what .* CUDA call .* no NVIDIA driver .* statically linked, setuid")
 
     def test_is_said_of_programs_without_cuda(self):
         for program in (["true"], ["sh", "-c", "true; /bin/true & wait"], [sys.executable, "-c", "pass"],

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "interpose/report/unused.h"
 #include "interpose/report/verdict/verdict.h"
 #include "tools/base/complain.h"
 #include "tools/base/output.h"
@@ -71,8 +72,7 @@ static int make_page(const struct profile_folder *folder, struct output *output,
     else if (!n_failed)
         command_complain(
             "profile: neither %s nor what it started made a CUDA call that came through, so there "
-            "is no page. Usual reasons: none of it needs a GPU; a program is statically linked, "
-            "setuid, or was started without LD_PRELOAD (sudo, env -i, a container, another host)",
+            "is no page. " AG_UNUSED_REASONS,
             program);
     *ret_kept = status != STATUS_OK && (job.n || n_failed);
     job_finish(&job);

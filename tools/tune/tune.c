@@ -12,6 +12,7 @@
 
 #include "interpose/base/clock.h"
 #include "interpose/report/emitter.h"
+#include "interpose/report/unused.h"
 #include "tools/base/complain.h"
 #include "tools/base/html.h"
 #include "tools/base/output.h"
@@ -238,9 +239,7 @@ static int try_it(const char *library)
     if (unused)
         command_complain(
             "tune: neither %s nor what it started made a CUDA call that came through, so "
-            "the settings change nothing. Usual reasons: none of it needs a GPU; a "
-            "program is statically linked, setuid, or was started without LD_PRELOAD "
-            "(sudo, env -i, a container, another host)",
+            "the settings change nothing. " AG_UNUSED_REASONS,
             options.argv[0]);
     if (!stopped)
         (void)fault_of(&run);
