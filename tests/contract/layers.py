@@ -1,4 +1,4 @@
-# Includes only go down: entries and lifecycle > graph > policy > driver > base.
+# Includes only go down: entries and lifecycle > graph > policy > driver > base. Those of CUDA are there without a toolkit.
 
 import os
 import posixpath
@@ -90,6 +90,20 @@ def problems_of(path, text, known):
     return found
 
 
+# The headers of CUDA that sources may include: those of the packages that tools/setup.sh installs where there is no
+# toolkit. What is compiled only where more is there may include that.
+CUDA_HEADERS = {'cuda.h', 'cudaTypedefs.h', 'cuda_runtime.h', 'cuda_runtime_api.h'}
+MAY_NEED_MORE = re.compile(r'tests/(gpu|apps)/|tests/preload/replay/nvtx\.c$')
+
+
+def header_problems(path, text):
+    if MAY_NEED_MORE.match(path):
+        return []
+    return ['%s: includes %s, which a machine without a toolkit does not get' % (path, name)
+            for name in re.findall(r'^[ \t]*#[ \t]*include[ \t]+<((?:cu|nv)\w*(?:/\w+)?\.h)>', blank_comments(text), re.M)
+            if name not in CUDA_HEADERS]
+
+
 if __name__ == '__main__':
     root = sys.argv[1]
     known = {p for p in list_files(root) if p.endswith(('.c', '.h', '.def', '.S'))}
@@ -103,6 +117,9 @@ if __name__ == '__main__':
         if layer_of(path) is not None:
             problems += problems_of(path, text, known)
             n += 1
+    for path in list_files(root):
+        if path.endswith(('.c', '.h', '.def', '.cpp', '.cu')):
+            problems += header_problems(path, read_text(os.path.join(root, path)))
     if n == 0 or not pure:
         problems.append('%d sources of the library found under %s, %d pure parts' % (n, root, len(pure)))
     finish(problems, 'the includes of %d files only go down, %d parts are pure' % (n, len(pure)))

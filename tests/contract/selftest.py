@@ -226,6 +226,12 @@ class Layers(unittest.TestCase):
     def count(self, path, name):
         return len(layers.problems_of(path, '/* x */\n#include "%s"\n' % name, self.KNOWN))
 
+    def test_headers_of_cuda(self):
+        for name, n in (('cuda.h', 0), ('stdio.h', 0), ('cudaProfiler.h', 1), ('nvtx3/nvToolsExt.h', 1)):
+            self.assertEqual(len(layers.header_problems('tests/sim/a.c', '# include <%s>\n' % name)), n, name)
+            self.assertEqual(layers.header_problems('tests/gpu/a.cu', '#include <%s>\n' % name), [])
+        self.assertEqual(layers.header_problems('tests/sim/a.c', '/*\n#include <cudaProfiler.h>\n*/\n'), [])
+
     def test_down(self):
         self.assertEqual(self.count('interpose/hooks/entry_mem.c', 'policy/alloc.h'), 0)
         self.assertEqual(self.count('policy/alloc.c', 'interpose/base/log.h'), 0)

@@ -23,6 +23,10 @@
 
 #include "sim.h"
 
+/* As in cudaProfiler.h, which only toolkits have. */
+SIM_EXPORT CUresult CUDAAPI cuProfilerStart(void);
+SIM_EXPORT CUresult CUDAAPI cuProfilerStop(void);
+
 #define SIM_MAX_DEVICES 16
 
 /* ---- settings (settings.c) ---- */

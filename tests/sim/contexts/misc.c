@@ -1,10 +1,6 @@
 /* misc.c: calls that programs make in passing and that change nothing here. */
 #include "tests/sim/sim_internal.h"
 
-#pragma GCC visibility push(default) /* this header does not say so itself */
-#include <cudaProfiler.h>
-#pragma GCC visibility pop
-
 #include <string.h>
 
 CUresult cuFlushGPUDirectRDMAWrites(CUflushGPUDirectRDMAWritesTarget target,

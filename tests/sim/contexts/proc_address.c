@@ -1,7 +1,6 @@
 /* proc_address.c: cuGetProcAddress: which exported symbol serves a base name at a CUDA version. */
 #include "tests/sim/sim_internal.h"
 
-#include <cudaProfiler.h>
 #include <string.h>
 
 enum flavour { LEGACY, PER_THREAD };
