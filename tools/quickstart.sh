@@ -56,13 +56,14 @@ next_steps() {
     say "Next, three commands for a program of your own:"
     if [ "${1:-}" = simulated ]; then
         say "  build/allograft doctor --simulate                        # what works here, with a self-test"
-        say "  build/allograft run --simulate --policy pool --stats run.json -- ./program"
+        say "  build/allograft run --simulate --stats run.json -- ./program"
         say "  build/allograft report --html run.html run.json          # its report as a page"
-        say "The simulated driver runs programs that call the driver API themselves. On a machine with a GPU leave"
-        say "--simulate out, and let build/allograft tune -- ./program name the best settings."
+        say "The simulated driver runs programs that call the driver API themselves: docs/usage.md, Without a GPU, has one and"
+        say "says how to compile yours. On a machine with a GPU leave --simulate out, and let"
+        say "build/allograft tune -- ./program name the best settings."
     else
         say "  build/allograft doctor                                   # what this machine allows, with a self-test"
-        say "  build/allograft run --policy pool -- ./program           # runs it; a report at exit"
+        say "  build/allograft run -- ./program                         # runs it; a report at exit"
         say "  build/allograft tune -- ./program                        # tries settings on it and names the best"
     fi
 }

@@ -22,7 +22,7 @@ NAME = re.compile(r'(?<![\w/.-])((?:%s)/(?:[\w./*-]|<\w+>)*[\w*])' % '|'.join(FO
 BARE = re.compile(r'`([\w*-]+\.(?:c|h|S|def|cu|py|sh|in))`')
 
 # Built, not in the repository.
-NOT_KEPT = {'tests/sim/demo/demo-sim'}
+NOT_KEPT = {'tests/sim/demo/demo-sim', 'tests/sim/runtime/libcudart.so.13'}
 # NVIDIA's.
 FOREIGN_NAMES = {'cuda.h', 'cudaTypedefs.h'}
 # Names of the GPU suite's checks, which look like names of files, and the pages that name them.

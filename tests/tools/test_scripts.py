@@ -231,7 +231,7 @@ class Quickstart(InSmallProject):
         self.assertIn("  $ build/allograft run --simulate --policy pool -- build/tests/sim/demo/demo-sim\n", result.stdout)
         self.assertIn("driver: default\n", result.stdout)
         self.assertEqual(self.next_commands(result.stdout),
-                         ["doctor --simulate", "run --simulate --policy pool --stats run.json -- ./program",
+                         ["doctor --simulate", "run --simulate --stats run.json -- ./program",
                           "report --html run.html run.json"])
         self.commands_exist(self.next_commands(result.stdout))
         said = ["Looking for what a build needs", "Setting up build/", "Building the library", "Running the demo", "Next,"]
@@ -250,7 +250,7 @@ class Quickstart(InSmallProject):
         self.assertIn("driver: default\n", result.stdout)
         self.assertNotIn("--simulate", result.stdout)
         self.assertEqual(self.next_commands(result.stdout),
-                         ["doctor", "run --policy pool -- ./program", "tune -- ./program"])
+                         ["doctor", "run -- ./program", "tune -- ./program"])
         self.commands_exist(self.next_commands(result.stdout))
 
     def test_twice_does_the_same(self):

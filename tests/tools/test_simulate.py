@@ -96,12 +96,36 @@ class Readme(Simulate):
             self.assertIn(NOTHING, file.read())
 
 
+    def test_a_program_of_ones_own(self):
+        """From its text to a setting of its own, as the page says; each line on the simulated driver."""
+        if os.environ.get("TEST_PRELOAD"):
+            self.skipTest("the program has no sanitizer, and the driver has")
+        with open(os.path.join(paths.root, "docs", "usage.md"), encoding="utf-8") as file:
+            page = file.read()
+        self.write("churn.c", re.search(r"<!-- churn.c -->\n```c\n(.*?)```", page, re.DOTALL)[1].encode())
+        os.makedirs(os.path.join(self.folder, "build", "tests"))
+        os.symlink(paths.command, os.path.join(self.folder, "build", "allograft"))
+        os.symlink(paths.sim, os.path.join(self.folder, "build", "tests", "sim"))
+        compiler, *lines = re.search(r"<!-- churn -->\n```console\n(.*?)```", page, re.DOTALL)[1].splitlines()
+        words = compiler.removeprefix("$ cc -I CUDA/include ").split()
+        self.assertNotIn("CUDA", words)
+        subprocess.run([*os.environ["TEST_COMPILER"].split(), "-Wall", "-Werror", *words], cwd=self.folder, check=True)
+        for line in lines:
+            done = subprocess.run(line[2:].replace(" tune ", " tune --runs 1 "), shell=True, cwd=self.folder,
+                                  env=environment(), capture_output=True, text=True, timeout=60, check=False)
+            self.assertEqual(done.returncode, 0, (line, done.stderr))
+            self.assertTrue(" run " not in line and " profile " not in line or done.stdout == "999\n", done.stdout)
+        self.assertIn("2.00 MiB of the device", done.stderr)  # with a slab it is 4 MiB
+
+
 class WhatCannotRun(Simulate):
     def test_nvidias_runtime(self):
         """Also where a library brings it, or Python does: the driver itself sees who asks."""
-        program = os.path.join(paths.sim, "demo", "demo")
-        if not os.path.exists(program):
+        if not shutil.which("nvcc"):
             self.skipTest("there is no nvcc")
+        program = os.path.join(self.folder, "demo")
+        source = os.path.join(paths.root, "tests", "sim", "demo", "demo.cu")
+        subprocess.run(["nvcc", "-o", program, source], capture_output=True, check=True)
         env = environment()
         if os.environ.get("TEST_PRELOAD"): # nvcc built the program without the sanitizer that the library needs
             env["LD_PRELOAD"] = os.environ["TEST_PRELOAD"]
@@ -111,6 +135,9 @@ class WhatCannotRun(Simulate):
         told = [line for line in lines if "NVIDIA's CUDA runtime" in line]
         self.assertEqual(len(told), 1, result.stderr)
         self.assertIn("checks that the driver is NVIDIA's", told[0])
+        where = re.search(r"\((docs/usage\.md), ([^)]+)\)$", told[0])
+        with open(os.path.join(paths.root, where[1]), encoding="utf-8") as file:
+            self.assertIn(f"\n## {where[2]}\n", file.read())
 
     def test_device_code(self):
         program = os.path.join(os.path.dirname(paths.sim), "tools", "device_code")

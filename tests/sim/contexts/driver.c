@@ -288,7 +288,8 @@ CUresult cuGetExportTable(const void **table, const CUuuid *id)
     if (!self.refused_runtime)
         sim_say("the simulated driver cannot serve NVIDIA's CUDA runtime, which checks that the "
                 "driver is NVIDIA's: its calls fail here; programs that call the driver API "
-                "themselves can run");
+                "themselves can run, and those that are compiled for it (docs/usage.md, Without a "
+                "GPU)");
     self.refused_runtime = true;
     return CUDA_ERROR_NOT_FOUND;
 }
