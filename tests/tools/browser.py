@@ -92,8 +92,14 @@ class Browser:
         self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}])
         self.call("Emulation.setScriptExecutionDisabled", value=not scripts)
         self.seen.clear()
+        self.call("Page.navigate", url="about:blank")  # else another # alone would load nothing
+        self.wait_until("Page.loadEventFired")
+        self.seen.clear()
         self.call("Page.navigate", url="file://" + os.path.abspath(path))
-        while "Page.loadEventFired" not in self.seen:
+        self.wait_until("Page.loadEventFired")
+
+    def wait_until(self, event):
+        while event not in self.seen:
             self.note(self.receive())
 
     def ask(self, expression):

@@ -51,11 +51,11 @@ def million():
     return trace(b"".join(events), 20 + 10 * 1000000)
 
 
-def holders():
+def holders(file=lambda name: "a.py"):
     def stack(peak, live, *functions):
         return {"kind": "device", "device": 0, "cut": False, "live": {"bytes": live, "blocks": 1},
                 "ever": {"bytes": peak, "blocks": 1}, "peak": {"bytes": peak, "blocks": 1},
-                "frames": [{"function": name, "file": "a.py", "line": 7} for name in functions]}
+                "frames": [{"function": name, "file": file(name), "line": 7} for name in functions]}
     return {"most_frames": 16, "sample_bytes": 0, "without_stack": 0, "modules": [], "peaks": [],
             "stacks": [stack(600, 0, "copy", "train", "main"), stack(300, 300, "grow", "train", "main"),
                        stack(100, 100, "load", "main")]}
@@ -83,11 +83,11 @@ class InABrowser(JobTest):
         if cls.browser:
             cls.browser.close()
 
-    def page(self, data=None):
+    def page(self, data=None, held=None):
         out = os.path.join(self.folder, "out.html")
         # Numbers as wide as they come.
         large = {"devices__0__placements__pool__" + key: 888 << 30 for key in ("peak_bytes", "alloc_bytes", "current_bytes")}
-        report = self.write("a.json", sample(**large) | {"holders": holders()})
+        report = self.write("a.json", sample(**large) | {"holders": held or holders()})
         self.assertEqual(self.shown("report", "--html", out, report, self.write("a.trace", data or up_and_down())), "")
         return out
 
@@ -207,6 +207,59 @@ class InABrowser(JobTest):
         self.browser.press("Enter", "\r")
         self.assertNotIn("load", self.widths())
         self.assert_nothing_was_said()
+
+    def type(self, text):
+        self.ask("document.querySelector('.flames input').focus()")
+        for letter in text:
+            self.browser.press(letter, letter)
+
+    def test_a_flame_graph_is_searched(self):
+        path = self.page()
+        self.open(path)
+        self.type("GROW")
+        hits = "[...document.querySelectorAll('.frame.hit')].map(e => e.textContent)"
+        self.assertEqual(self.ask(hits), ["grow"])
+        found = "document.querySelector('.flames .search .note').textContent"
+        self.assertEqual(self.ask(found), "300 B, 30.0 %, in what is called so.")
+        self.browser.press("Enter", "\r")
+        self.assertEqual(self.ask("document.activeElement.textContent"), "grow")
+        self.assertTrue(self.ask("location.hash").endswith("#find=GROW"))
+        # Whoever is sent the address sees the same; what is within what was found does not count twice.
+        self.open(path + "#find=a.py")
+        self.assertEqual(self.ask("document.querySelector('.flames input').value"), "a.py")
+        self.assertEqual(len(self.ask(hits)), 5)
+        self.assertEqual(self.ask(found), "1000 B, 100.0 %, in what is called so.")
+        self.ask("location.hash = '#find=nobody'")
+        self.browser.wait_for_a_frame()
+        self.assertEqual((self.ask(hits), self.ask(found)), ([], "Nothing is called so."))
+        self.assert_nothing_was_said()
+
+    def test_frames_of_libraries_are_hidden(self):
+        path = self.page(held=holders(lambda name: "/v/lib/python3.11/site-packages/x/y.py" if name in ("train", "copy") else "/a/lib/a.py"))
+        self.open(path)
+        self.assertIn("train", self.widths())
+        self.ask("[...document.querySelectorAll('.search button')].find(b => b.textContent.includes('ibrar')).id = 'own'")
+        self.browser.click("#own")
+        shown = self.widths()
+        self.assertEqual(list(shown), ["all memory", "memory of device 0", "main", "grow", "load"])
+        self.assertAlmostEqual(shown["grow"] / shown["main"], .3, delta=.02)
+        self.assertEqual(self.ask("document.querySelector('#own').getAttribute('aria-pressed')"), "true")
+        self.assertTrue(self.ask("location.hash").endswith("#own=1"))
+        self.open(path + "#own=1&find=train")
+        self.assertEqual(list(self.widths()), list(shown))
+        self.assertIn("Nothing", self.ask("document.querySelector('.flames .search .note').textContent"))
+        self.assert_nothing_was_said()
+
+    def test_without_libraries_nothing_can_be_hidden(self):
+        self.open(self.page())
+        self.assertEqual(self.ask("document.querySelectorAll('.search button').length"), 0)
+
+    def test_who_called_is_shown_at_a_block(self):
+        self.open(self.page())
+        self.ask("[...document.querySelectorAll('.frame')].find(e => e.textContent === 'grow').id = 'grow'")
+        self.browser.move(self.browser.middle("#grow"))
+        self.assertEqual(self.ask("document.querySelector('#grow').title").split("\n"),
+                         ["grow (a.py:7): 300 B, 30.0 %", "from train (a.py:7)", "from main (a.py:7)"])
 
     def test_what_was_never_freed(self):
         self.open(self.page())

@@ -159,6 +159,35 @@ static void name_native(const struct ag_holders *holders, uint64_t frame,
         snprintf(ret->place, sizeof(ret->place), "%.500s", file_name(path));
 }
 
+/* Is the file one of those that are installed for programs to use: a shared library in such a
+ * folder, a module of Python or of its packages, the interpreter? */
+static bool is_of_library(const char *path, bool is_python)
+{
+    static const char *const folders[] = {"/site-packages/", "/dist-packages/", "/lib/python",
+                                          "/lib/", "/lib64/"};
+    unsigned n = is_python ? 3 : sizeof(folders) / sizeof(folders[0]);
+
+    for (unsigned i = 0; i < n; i++) {
+        if (strstr(path, folders[i]))
+            return true;
+    }
+    return is_python ? !strncmp(path, "<frozen ", 8) : !strncmp(file_name(path), "python", 6);
+}
+
+static bool is_library_frame(const struct ag_holders *holders, uint64_t frame)
+{
+    const char *text = holders->text;
+    unsigned module = (unsigned)(frame >> 48);
+
+    if (is_call(frame))
+        return false;
+    if (frame & AG_FRAME_PYTHON) {
+        text += (uint32_t)frame;
+        return is_of_library(text + strlen(text) + 1, true);
+    }
+    return module && is_of_library(text + holders->modules[module].path, false);
+}
+
 /* The names of a frame, innermost first: several where functions were inlined. At least one. */
 static unsigned name_frame(const struct flame *flame, uint64_t frame,
                            struct flame_text ret[MOST_INLINED])
@@ -221,7 +250,7 @@ static void add_node_json(const struct flame *flame, const struct tree *tree, ui
     const struct node *node = &tree->nodes[number];
     struct flame_text *names = calloc(MOST_INLINED, sizeof(*names));
     unsigned n = 1;
-    bool any = false;
+    bool any = false, is_library = false;
 
     if (!names) {
         flame->text->truncated = true;
@@ -233,6 +262,7 @@ static void add_node_json(const struct flame *flame, const struct tree *tree, ui
         flame->subject->name_group((unsigned)node->frame - 1, names);
     else
         n = name_frame(flame, node->frame, names);
+    is_library = level > 1 && is_library_frame(flame->view.holders, node->frame);
     for (unsigned i = n; i-- > 0;)
         open_node(flame, &names[i], node);
     free(names);
@@ -244,7 +274,7 @@ static void add_node_json(const struct flame *flame, const struct tree *tree, ui
         any = true;
     }
     for (unsigned i = 0; i < n; i++)
-        ag_text_add(flame->text, "]]");
+        ag_text_add(flame->text, is_library ? "],1]" : "]]");
 }
 
 static void add_graph(const struct flame *flame, const struct tree *tree)

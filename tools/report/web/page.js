@@ -50,6 +50,28 @@
         return (value * factor).toFixed(digits) + ' ' + unit;
     }
 
+    /* ---- the address ---- */
+
+    /* What the reader looks for stands behind the # of the address, so that it can be sent to others: "find", what is
+     * searched for; "own", whether frames of libraries are hidden; "at", the card. A card alone is an ordinary #name. */
+    let address;
+
+    function readAddress() {
+        const text = location.hash.slice(1);
+
+        address = new URLSearchParams(text.includes('=') ? text : text && {at: decodeURIComponent(text)});
+    }
+
+    function keep(name, value) {
+        if (value)
+            address.set(name, value);
+        else
+            address.delete(name);
+        history.replaceState(null, '', '#' + (String(address) === 'at=' + address.get('at') ? address.get('at') : address));
+    }
+
+    readAddress();
+
     const colour = name => getComputedStyle(document.documentElement).getPropertyValue('--' + name).trim();
 
     /* ---- tables ---- */
@@ -268,12 +290,50 @@
 
     /* ---- flame graphs ---- */
 
-    /* A node of the data is [name, place, [value of each measure], children]. */
+    /* Of a node of the data: [name, place, [value of each measure], children, 1 if it is of a library]. */
+    function tree([title, place, sizes, children, isLibrary], parent = null, depth = 0) {
+        const node = {title, place, sizes, parent, depth, isLibrary: !!isLibrary};
+
+        node.below = children.map(child => tree(child, node, depth + 1));
+        return node;
+    }
+
+    /* The same without frames of libraries: what they called stands below what called them. */
+    function withoutLibraries(node, parent = null, depth = 0) {
+        const own = {...node, sizes: [...node.sizes], parent, depth, below: []}, parts = new Map();
+        const gather = from => from.below.forEach(child => {
+            const name = child.title + '\n' + child.place;
+
+            if (child.isLibrary)
+                gather(child);
+            else
+                parts.set(name, [...(parts.get(name) || []), child]);
+        });
+
+        gather(node);
+        own.below = [...parts.values()].map(same => withoutLibraries(joined(same), own, depth + 1));
+        return own;
+    }
+
+    function joined(nodes) {
+        return {...nodes[0], sizes: nodes[0].sizes.map((unused, i) => nodes.reduce((sum, node) => sum + node.sizes[i], 0)),
+            below: nodes.flatMap(node => node.below)};
+    }
+
+    const hasLibraries = node => node.isLibrary || node.below.some(hasLibraries);
+
+    /* Graphs of one page look for the same, so that those of several processes compare. */
+    const flames = [];
+
+    function lookFor() {
+        flames.forEach(flame => flame.look());
+    }
+
     class Flame {
         constructor(box, data) {
             Object.assign(this, {box, data, measure: 0});
-            this.link(data.root, null, 0);
-            this.focus = data.root;
+            this.whole = tree(data.root);
+            this.root = this.focus = this.whole;
             this.saying = make('p', {className: 'saying'});
             this.saying.setAttribute('aria-live', 'polite');
             this.graph = make('div', {className: 'flame'});
@@ -282,10 +342,59 @@
             this.graph.addEventListener('click', event => this.pick(event));
             this.graph.addEventListener('keydown', event => this.press(event));
             this.graph.addEventListener('focusin', event => this.tell(event.target.node));
-            this.graph.addEventListener('mouseover', event => this.tell(event.target.node));
-            box.append(this.buttons(), this.graph, this.saying);
-            this.draw();
+            this.graph.addEventListener('mouseover', event => this.hover(event.target));
+            box.append(this.buttons(), this.search(), this.graph, this.saying);
+            flames.push(this);
+            this.look();
             this.say('Click, or press Enter, to see a part; Escape or the first line shows all.');
+        }
+
+        search() {
+            const row = make('div', {className: 'choice search'});
+
+            this.input = make('input', {type: 'search', placeholder: 'Search functions and files'});
+            this.input.setAttribute('aria-label', 'Search functions and files of the flame graphs');
+            this.input.addEventListener('input', () => (keep('find', this.input.value.trim()), lookFor()));
+            this.input.addEventListener('keydown', event => event.key === 'Enter' && this.wander(this.hit(), true));
+            this.hide = make('button', {type: 'button'}, 'Hide library frames');
+            this.hide.addEventListener('click', () => (keep('own', this.isOwn ? '' : '1'), lookFor()));
+            this.found = make('span', {className: 'note'});
+            this.found.setAttribute('aria-live', 'polite');
+            row.append(this.input, ...(hasLibraries(this.whole) ? [this.hide] : []), this.found);
+            return row;
+        }
+
+        /* Draws what the address says. */
+        look() {
+            const find = address.get('find') || '', isOwn = address.get('own') === '1';
+
+            if (isOwn !== !!this.isOwn)
+                this.root = this.focus = isOwn ? withoutLibraries(this.whole) : this.whole;
+            Object.assign(this, {find: find.toLowerCase(), isOwn});
+            this.hide.setAttribute('aria-pressed', String(isOwn));
+            if (this.input.value.trim() !== find)
+                this.input.value = find;
+            this.draw();
+        }
+
+        isHit(node) {
+            return !!this.find && (node.title + ' ' + node.place).toLowerCase().includes(this.find);
+        }
+
+        hit() {
+            return this.shown.find(block => this.isHit(block.node));
+        }
+
+        /* Of functions within one another, the outermost counts. */
+        foundIn(node) {
+            return this.isHit(node) ? this.size(node) : node.below.reduce((sum, child) => sum + this.foundIn(child), 0);
+        }
+
+        tellFound() {
+            const size = this.find && this.foundIn(this.root);
+
+            this.found.textContent = !this.find ? '' : !size ? 'Nothing is called so.'
+                : IN_UNIT[this.data.units[this.measure]](size) + ', ' + this.share(size) + ', in what is called so.';
         }
 
         buttons() {
@@ -296,7 +405,7 @@
             this.data.measures.forEach((name, i) => {
                 const button = make('button', {type: 'button'}, name);
 
-                button.disabled = !this.data.root.sizes[i];
+                button.disabled = !this.whole.sizes[i];
                 button.addEventListener('click', () => this.choose(i));
                 group.append(button);
             });
@@ -305,17 +414,9 @@
             return group;
         }
 
-        link(node, parent, depth) {
-            const [name, place, sizes, children] = node;
-
-            Object.assign(node, {title: name, place, sizes, parent, depth, below: children});
-            for (const child of children)
-                this.link(child, node, depth + 1);
-        }
-
         choose(i) {
             this.measure = i;
-            this.focus = this.data.root;
+            this.focus = this.root;
             this.draw();
             this.sortTable(this.data.measures[i]);
         }
@@ -338,11 +439,27 @@
             return IN_UNIT[this.data.units[this.measure]](this.size(node));
         }
 
-        text(node) {
-            const whole = this.size(this.data.root), share = whole ? 100 * this.size(node) / whole : 0;
+        share(size) {
+            const whole = this.size(this.root);
 
-            return node.title + (node.place ? ' (' + node.place + ')' : '') + ': ' + this.value(node) + ', ' +
-                share.toFixed(1) + ' %';
+            return (whole ? 100 * size / whole : 0).toFixed(1) + ' %';
+        }
+
+        name(node) {
+            return node.title + (node.place ? ' (' + node.place + ')' : '');
+        }
+
+        text(node) {
+            return this.name(node) + ': ' + this.value(node) + ', ' + this.share(this.size(node));
+        }
+
+        /* With who called it, as far as functions go. */
+        stack(node) {
+            const lines = [this.text(node)];
+
+            for (let caller = node.parent; caller && caller.depth > 1; caller = caller.parent)
+                lines.push('from ' + this.name(caller));
+            return lines.join('\n');
         }
 
         say(text) {
@@ -352,6 +469,12 @@
         tell(node) {
             if (node)
                 this.say(this.text(node));
+        }
+
+        hover(block) {
+            this.tell(block.node);
+            if (block.node)
+                block.title = this.stack(block.node);
         }
 
         /* One line for each depth, of blocks that are as wide as their share of what is in focus. */
@@ -364,6 +487,8 @@
             this.shown = [];
             this.size(this.focus) && path.forEach(node => this.place(lines, node, 0, 1));
             this.size(this.focus) && this.below(lines, this.focus, 0, 1);
+            this.graph.classList.toggle('finding', !!this.find);
+            this.tellFound();
             this.graph.replaceChildren(...lines.map(blocks => make('div', {className: 'level'}, ...blocks)));
             this.wander((active && active.block) || this.shown[0], !!active);
         }
@@ -384,7 +509,7 @@
         }
 
         place(lines, node, left, width) {
-            const block = make('div', {className: 'frame', tabIndex: -1, node, title: this.text(node)}, node.title);
+            const block = make('div', {className: 'frame', tabIndex: -1, node}, node.title);
 
             block.setAttribute('role', 'treeitem');
             block.setAttribute('aria-level', String(node.depth + 1));
@@ -392,6 +517,7 @@
             block.style.left = 100 * left + '%';
             block.style.width = 100 * width + '%';
             block.dataset.hue = node === this.focus || node.depth < this.focus.depth ? 'base' : this.hue(node.title);
+            block.classList.toggle('hit', this.isHit(node));
             node.block = block;
             (lines[node.depth] = lines[node.depth] || []).push(block);
             this.shown.push(block);
@@ -450,7 +576,7 @@
             if (event.key === 'Enter' || event.key === ' ')
                 this.zoomTo(node);
             else if (event.key === 'Escape')
-                this.zoomTo(this.data.root);
+                this.zoomTo(this.root);
             else if (event.key in next)
                 this.wander(next[event.key]() || block, true);
             else
@@ -481,5 +607,6 @@
     document.querySelectorAll('.flames').forEach(box => draw(box, Flame));
     if (typeof uPlot === 'function')
         document.querySelectorAll('.timeline').forEach(box => draw(box, Timeline));
+    addEventListener('hashchange', () => (readAddress(), lookFor()));
     document.documentElement.dataset.drawnMs = performance.now().toFixed(0);
 })();
