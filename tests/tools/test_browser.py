@@ -121,6 +121,58 @@ class InABrowser(JobTest):
         self.assertEqual(self.ask("document.querySelectorAll('#stacks [aria-sort]').length"), 1)
         self.assert_nothing_was_said()
 
+    # ---- jobs --------------------------------------------------------------------------------
+
+    def job(self, n):
+        reports = [sample(process__rank=i, process__pid=100 + i, devices__0__placements__pool__allocs=900 + i if i in (7, 41) else 3)
+                   | {"holders": holders()} for i in range(n)]
+        traces = [self.write(f"{i}.trace", up_and_down()) for i in range(2)]
+        out = os.path.join(self.folder, "job.html")
+        self.assertEqual(self.shown("report", "--html", out, *self.write_all(*reports), *traces), "")
+        return out
+
+    def test_ranks_sort(self):
+        self.open(self.job(64))
+        rows = "[...document.querySelectorAll('%s tbody tr')].map(r => r.cells[0].textContent.split(',')[0])"
+        self.assertEqual(self.ask(rows % "#processes ~ table"), ["rank 7", "rank 41"])
+        self.ask("[...document.querySelectorAll('summary')].find(s => s.textContent === 'All 64 processes').id = 'all'")
+        self.browser.click("#all")
+        self.ask("document.querySelector('#all').nextElementSibling.id = 'ranks'")
+        self.assertEqual(self.ask(rows % "#ranks"), [f"rank {i}" for i in range(64)])
+        self.browser.click("#ranks th:nth-child(4) button")
+        self.assertEqual(self.ask(rows % "#ranks")[:3], ["rank 41", "rank 7", "rank 0"])
+        self.browser.click("#ranks th:nth-child(1) button")
+        self.assertEqual(self.ask(rows % "#ranks"), [f"rank {63 - i}" for i in range(64)])
+        self.assertEqual(self.ask("document.querySelector('#ranks tfoot').textContent.slice(0, 6)"), "median")
+        self.assert_nothing_was_said()
+
+    def test_a_rank_opens(self):
+        path = self.job(3)
+        for how in ("click", "address", "keys"):
+            with self.subTest(how):
+                self.open(path + ("#own=1&at=who-held-memory-rank-2-3" if how == "address" else "#own=1"))
+                link = "nav a[href='#who-held-memory-rank-2-3']"
+                card = "document.querySelector('#who-held-memory-rank-2-3').closest('details')"
+                if how == "click":
+                    self.assertEqual(self.ask(f"{card}.open"), False)
+                    self.browser.click(link)
+                elif how == "keys":
+                    self.ask(f"document.querySelector(\"{link}\").focus()")
+                    self.browser.press("Enter", "\r")
+                self.browser.wait_for_a_frame()
+                self.assertEqual(self.ask(f"{card}.open"), True)
+                self.assertGreater(self.ask(f"{card}.querySelector('.frame').getBoundingClientRect().width"), 500)
+                self.assertLess(abs(self.ask(f"{card}.getBoundingClientRect().top")), 40)
+                self.assertIn("own=1", self.ask("location.hash"))
+                self.assertIn("at=who-held-memory-rank-2-3", self.ask("location.hash"))
+        # A chart that was folded is as wide as its card once it opens, and alone in that.
+        self.ask("document.querySelectorAll('details.card').forEach(d => d.open = true)")
+        self.browser.wait_for_a_frame()
+        widths = self.ask("[...document.querySelectorAll('.timeline canvas')].map(c => c.getBoundingClientRect().width)")
+        self.assertGreater(min(widths), 700)
+        self.assertEqual(len(widths), 2)
+        self.assert_nothing_was_said()
+
     # ---- memory over time --------------------------------------------------------------------
 
     def test_memory_under_the_mouse(self):

@@ -255,6 +255,7 @@ class Document(html.parser.HTMLParser):
         super().__init__(convert_charrefs=True)
         self.open, self.tags, self.texts, self.attributes, self.wrong = [], [], [], [], []
         self.scripts, self.last = [], []  # (text, attributes); of the newest element
+        self.folded = []  # of each card that folds: is it closed?
         self.feed(text)
         self.close()
         self.wrong += self.open
@@ -269,6 +270,8 @@ class Document(html.parser.HTMLParser):
         self.tags.append(tag)
         self.attributes += attrs
         self.last = attrs
+        if tag == "details" and "card" in dict(attrs).get("class", ""):
+            self.folded.append("open" not in dict(attrs))
         if tag not in self.VOID:
             self.open.append(tag)
 
@@ -281,6 +284,9 @@ class Document(html.parser.HTMLParser):
             self.scripts.append((data, dict(self.last)))
         elif self.open and self.open[-1] != "style":
             self.texts.append(data)
+
+    def values(self, name):
+        return [value for key, value in self.attributes if key == name]
 
     @property
     def text(self):
@@ -300,9 +306,12 @@ class Page(JobTest):
         return page
 
     def assert_needs_nothing(self, text, page):
-        self.assertEqual(set(page.tags) & {"link", "img", "iframe", "object", "base", "form", "a"}, set())
+        self.assertEqual(set(page.tags) & {"link", "img", "iframe", "object", "base", "form"}, set())
         names = {name for name, _ in page.attributes}
-        self.assertEqual({n for n in names if n.startswith("on")} | names & {"src", "href"}, set())
+        self.assertEqual({n for n in names if n.startswith("on")} | names & {"src"}, set())
+        ids = page.values("id")
+        self.assertEqual(len(ids), len(set(ids)), ids)
+        self.assertEqual(set(page.values("href")) - {"#" + one for one in ids}, set())
         # The scripts that run are ours: the policy names each by its hash. All others are data.
         for script, attributes in page.scripts:
             if attributes.get("type") == "application/json":
@@ -327,6 +336,47 @@ class Page(JobTest):
                       "default, device 0 3 1.50 KiB 1.00 KiB 32.00 MiB"):
             self.assertIn(words, text)
         self.assertNotIn("outlier", text)
+
+    def test_contents_lead_to_every_card(self):
+        page = self.page(self.write("a.json", SAMPLE))
+        headings = page.values("id")
+        self.assertEqual(page.values("href"), ["#" + one for one in headings])
+        self.assertGreater(len(headings), 5)
+        self.assertIn("who-held-memory", self.page(self.write("b.json", SAMPLE | {"holders": self.holders()})).values("id"))
+        self.assertIn("the-program-s-own-pools", headings)
+
+    def holders(self):
+        part = {"bytes": 600, "blocks": 1}
+        return {"most_frames": 16, "sample_bytes": 0, "without_stack": 0, "modules": [], "peaks": [],
+                "stacks": [{"kind": "device", "device": 0, "cut": False, "live": part, "ever": part, "peak": part,
+                            "frames": [{"function": "f", "file": "a.py", "line": 7}]}]}
+
+    def test_titles_name_the_rank(self):
+        alone = self.page(self.write("a.json", rank(3, holders=self.holders())))
+        self.assertTrue(alone.text.strip().startswith("p, rank 3: Allograft report"), alone.text[:200])
+        self.assertIn("Who held memory", alone.text)
+        self.assertNotIn("Who held memory, rank", alone.text)
+        self.assertEqual(alone.folded, [False])
+        page = self.page(*self.write_all(rank(1, holders=self.holders()), sample(process__rank=None, process__pid=110, holders=self.holders()), rank(2)))
+        self.assertIn("Who held memory, rank 1", page.text)
+        self.assertIn("Who held memory, process 110", page.text)
+        self.assertEqual(page.folded, [False, True])  # the first one is open
+
+    def test_many_ranks_fold(self):
+        for n, folded in ((16, False), (17, True), (64, True)):
+            ranks = [rank(i, holders=self.holders(), devices__0__placements__pool__allocs=900 if i == 13 else 3) for i in range(n)]
+            page = self.page(*self.write_all(*ranks))
+            self.assertEqual(f"All {n} processes" in page.text, folded)
+            self.assertEqual(f"1 of {n} processes is an outlier" in page.text, folded)
+            self.assertEqual(page.text.count("rank 13, h, process"), 2 if folded else 1)
+            self.assertEqual(page.text.count("rank 12, h, process"), 1)
+            # Stacks of eight are shown, the outlier's first.
+            cards = re.findall(r"Who held memory, rank (\d+)", page.text)
+            self.assertEqual(cards[:8], cards[8:])  # the contents, the cards
+            self.assertEqual(cards[:8], ["13", "0", "1", "2", "3", "4", "5", "6"])
+            self.assertIn(f"Those of {n - 8} more processes are not shown here", page.text)
+        page = self.page(*self.write_all(*(rank(i) for i in range(17))))
+        self.assertIn("0 of 17 processes are outliers", page.text)
 
     def test_native_cost_has_its_source(self):
         pool = SAMPLE["devices"][0]["placements"]["pool"] | {
@@ -357,7 +407,7 @@ class Page(JobTest):
         out = os.path.join(self.folder, "out.html")
         self.shown("report", "--html", out, self.write("a.json", sample(devices__0__placements__pool__size_histogram=sizes)))
         with open(out, encoding="utf-8") as file:
-            card = file.read().split("Sizes of allocations")[1].split("</section>")[0]
+            card = file.read().split("Sizes of allocations</h2>")[1].split("</section>")[0]
         self.assertEqual(re.findall(r'([\d.]+) %</td>.*?class="c1" width="([\d.]+)"', card),
                          [("25.0", "250.0"), ("75.0", "750.0")])
 

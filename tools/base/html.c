@@ -1,6 +1,7 @@
 /* html.c: the style sheet of the pages, and their parts: see html.h. */
 #include "tools/base/html.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -145,6 +146,11 @@ static const char style[] =
     ".plot{height:5.5rem;background:var(--track);border-radius:.2rem}.faint{opacity:.4}.axis{"
     "display:flex;justify-content:space-between;gap:1rem;margin:.6rem 0 .15rem;font-size:.9rem;"
     "font-variant-numeric:tabular-nums}.axis.soft{margin-top:.2rem}\n"
+    "summary h2{display:inline}.card>summary{color:inherit;font-size:inherit}"
+    "details.card{margin-top:0}h2{scroll-margin-top:.9rem}\n"
+    "nav{display:flex;flex-wrap:wrap;gap:.15rem .9rem;margin:1rem 0 0;font-size:.9rem;max-height:"
+    "7rem;overflow-y:auto}a{color:var(--c1);text-decoration:none}a:hover{text-decoration:underline}"
+    "tfoot th,tfoot td{border-top:2px solid var(--line)}\n"
     ".set{font-weight:600}.out{color:var(--mark);font-weight:600}details{margin-top:.6rem}"
     "summary{cursor:pointer;color:var(--soft);font-size:.9rem}\n"
     "code{font-family:ui-monospace,\"DejaVu Sans Mono\",monospace;font-size:.9em}\n"
@@ -188,9 +194,45 @@ void html_end(struct ag_text *text, bool has_charts)
     ag_text_add(text, "<script>%s</script>\n</body>\n</html>\n", web_page_js);
 }
 
+#define HEADING "<h2 id=\"" /* found again for the contents: texts of others have no such thing */
+
+/* With an id of its letters and digits, and of the number unless that is 0. */
+static void add_heading(struct ag_text *text, const char *heading, unsigned number)
+{
+    ag_text_add(text, HEADING);
+    for (const char *s = heading; *s; s++) {
+        if (isalnum((unsigned char)*s))
+            ag_text_add(text, "%c", tolower((unsigned char)*s));
+        else if (isalnum((unsigned char)s[1]))
+            ag_text_add(text, "-");
+    }
+    if (number)
+        ag_text_add(text, "-%u", number);
+    ag_text_add(text, "\">%s</h2>", heading);
+}
+
+void html_add_contents(struct ag_text *text, const struct ag_text *parts)
+{
+    const char *at = parts->data, *name, *end;
+
+    ag_text_add(text, "<nav aria-label=\"Contents\">\n");
+    while (at && (at = strstr(at, HEADING))) {
+        at += strlen(HEADING);
+        name = strstr(at, "\">");
+        end = name ? strstr(name, "</h2>") : NULL;
+        if (!end) /* cut */
+            break;
+        ag_text_add(text, "<a href=\"#%.*s\">%.*s</a>\n", (int)(name - at), at,
+                    (int)(end - name - 2), name + 2);
+    }
+    ag_text_add(text, "</nav>\n");
+}
+
 void html_card_begin(struct ag_text *text, bool wide, const char *heading, const char *note)
 {
-    ag_text_add(text, "<section class=\"card%s\">\n<h2>%s</h2>\n", wide ? " wide" : "", heading);
+    ag_text_add(text, "<section class=\"card%s\">\n", wide ? " wide" : "");
+    add_heading(text, heading, 0);
+    ag_text_add(text, "\n");
     if (note)
         ag_text_add(text, "<p class=\"note\">%s</p>\n", note);
 }
@@ -198,6 +240,22 @@ void html_card_begin(struct ag_text *text, bool wide, const char *heading, const
 void html_card_end(struct ag_text *text)
 {
     ag_text_add(text, "</section>\n");
+}
+
+void html_fold_begin(struct ag_text *text, unsigned place, const char *heading, int rank, int pid)
+{
+    char named[128];
+
+    snprintf(named, sizeof(named), "%s, %s %d", heading, rank >= 0 ? "rank" : "process",
+             rank >= 0 ? rank : pid);
+    ag_text_add(text, "<details class=\"card wide\"%s>\n<summary>", place > 1 ? "" : " open");
+    add_heading(text, place ? named : heading, place);
+    ag_text_add(text, "</summary>\n");
+}
+
+void html_fold_end(struct ag_text *text)
+{
+    ag_text_add(text, "</details>\n");
 }
 
 /* ---- bars ---------------------------------------------------------------------------------- */

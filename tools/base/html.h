@@ -24,10 +24,19 @@ void html_begin(struct ag_text *text, const char *title);
 /* Ends it with its scripts; `has_charts`: one of memory over time is among them. */
 void html_end(struct ag_text *text, bool has_charts);
 
+/* Adds a list of contents: of the headings of the page's other parts, which are in `parts`. */
+void html_add_contents(struct ag_text *text, const struct ag_text *parts);
+
 /* Begins a card. `note` is a sentence below the heading, or NULL; neither is escaped. A `wide` card
  * spans the whole page. */
 void html_card_begin(struct ag_text *text, bool wide, const char *heading, const char *note);
 void html_card_end(struct ag_text *text);
+
+/* A wide card of one process, which folds; `place`: 0 where no other process has such a card, else
+ * 1 for the first, 2 ... Of several only the first one is open, and their headings name the
+ * process: by its rank, or if that is below 0 by `pid`. */
+void html_fold_begin(struct ag_text *text, unsigned place, const char *heading, int rank, int pid);
+void html_fold_end(struct ag_text *text);
 
 /* Begins a table of names, numbers, shares and bars. Each bar stands beside its number, so that the
  * table says all that the chart does. */

@@ -83,7 +83,15 @@ static void add_memory_note(struct ag_text *text, const struct process *process)
     ag_text_add(text, "</p>\n");
 }
 
-static void add_memory(const struct flame *base, const struct process *process)
+static void begin_card(const struct flame *flame, const struct process *process, unsigned place,
+                       const char *heading)
+{
+    const struct ag_stats_head *head = &process->stats->head;
+
+    html_fold_begin(flame->text, place, heading, head->rank, head->pid);
+}
+
+static void add_memory(const struct flame *base, const struct process *process, unsigned place)
 {
     static const char *const columns[] = {"allocated by", "memory"};
     const struct flame_subject subject = {
@@ -98,12 +106,12 @@ static void add_memory(const struct flame *base, const struct process *process)
     };
     const struct flame flame = {&subject, base->view, base->text};
 
-    html_card_begin(flame.text, true, "Who held memory", NULL);
+    begin_card(&flame, process, place, "Who held memory");
     add_memory_note(flame.text, process);
     flame_add_graph(&flame);
     flame_add_table(&flame, "Stacks, those that held most at the peak first", columns, 2,
                     add_memory_cell);
-    html_card_end(flame.text);
+    html_fold_end(flame.text);
 }
 
 /* ---- waits --------------------------------------------------------------------------------- */
@@ -179,7 +187,7 @@ static void add_waits_note(struct ag_text *text, const struct process *process)
     ag_text_add(text, ".</p>\n");
 }
 
-static void add_waits(const struct flame *base, const struct process *process)
+static void add_waits(const struct flame *base, const struct process *process, unsigned place)
 {
     static const char *const columns[] = {"waited in", "call"};
     struct flame_subject subject = {
@@ -194,12 +202,12 @@ static void add_waits(const struct flame *base, const struct process *process)
     };
     const struct flame flame = {&subject, base->view, base->text};
 
-    html_card_begin(flame.text, true, "Who waited for the device", NULL);
+    begin_card(&flame, process, place, "Who waited for the device");
     add_waits_note(flame.text, process);
     flame_add_graph(&flame);
     subject.n_measures = N_WAITED;
     flame_add_table(&flame, "Stacks, those that waited longest first", columns, 2, add_call_cell);
-    html_card_end(flame.text);
+    html_fold_end(flame.text);
 }
 
 /* ---- both ---------------------------------------------------------------------------------- */
@@ -213,19 +221,22 @@ static bool any(const struct ag_holders *holders, bool (*has)(const struct ag_he
     return i < holders->n_stacks;
 }
 
-bool html_add_flames(struct ag_text *text, const struct process *process)
+bool html_has_flames(const struct process *process)
+{
+    return process->holders && (any(process->holders, holds) || any(process->holders, waits));
+}
+
+bool html_add_flames(struct ag_text *text, const struct process *process, unsigned place)
 {
     struct flame flame = {.text = text};
-    bool has_memory = process->holders && any(process->holders, holds);
-    bool has_waits = process->holders && any(process->holders, waits);
 
-    if (!has_memory && !has_waits)
+    if (!html_has_flames(process))
         return false;
     flame.view = holders_view(process);
-    if (has_memory)
-        add_memory(&flame, process);
-    if (has_waits)
-        add_waits(&flame, process);
+    if (any(process->holders, holds))
+        add_memory(&flame, process, place);
+    if (any(process->holders, waits))
+        add_waits(&flame, process, place);
     holders_view_finish(&flame.view);
     return true;
 }

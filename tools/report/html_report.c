@@ -14,11 +14,18 @@
 #include "tools/trace/html_trace.h"
 
 #define MOST_FLAMES        8u   /* of a page */
+#define MOST_UNFOLDED      16u  /* processes; of more, the page begins with the outliers */
 #define MOST_BARS_OF_RANKS 200u /* with more processes the table has numbers only */
 
 static const char *const place_colours[AG_N_PLACEMENTS] = {"c0", "c1", "c2", "c3", "c4"};
 
 /* ---- head ---------------------------------------------------------------------------------- */
+
+/* Of a page of one process: its rank, if it has one. */
+static int rank_of(const struct job *job)
+{
+    return job->n == 1 ? job->processes[0].stats->head.rank : -1;
+}
 
 static void add_head(struct ag_text *text, const struct job *job)
 {
@@ -27,6 +34,8 @@ static void add_head(struct ag_text *text, const struct job *job)
 
     ag_text_add(text, "<header>\n<h1>");
     html_add(text, head->program);
+    if (rank_of(job) >= 0)
+        ag_text_add(text, ", rank %d", rank_of(job));
     ag_text_add(text, "</h1>\n<p class=\"soft\" style=\"margin:0\">");
     if (job->n > 1)
         ag_text_add(text, "%zu processes on ", job->n);
@@ -679,17 +688,19 @@ static void add_process_row(struct ag_text *text, const struct job *job,
     ag_text_add(text, "</tr>\n");
 }
 
-static void add_processes(struct ag_text *text, const struct job *job)
+static bool is_outlier(const struct job *job, const struct process *process)
+{
+    for (unsigned figure = 0; figure < N_FIGURES; figure++) {
+        if (figure_is_shown(job, figure) && figure_is_outlier(job, process, figure))
+            return true;
+    }
+    return false;
+}
+
+static void add_process_table(struct ag_text *text, const struct job *job, bool outliers)
 {
     double most[N_FIGURES] = {0}, value;
 
-    if (job->n < 2)
-        return;
-    html_card_begin(text, true, "Processes", NULL);
-    ag_text_add(text,
-                "<p class=\"note\">* an outlier: %s. In calls: time spent in allocations and "
-                "frees.</p>\n",
-                outlier_rule);
     ag_text_add(text, "<table class=\"cells\">\n<thead><tr><th scope=\"col\">process</th>");
     for (unsigned figure = 0; figure < N_FIGURES; figure++) {
         if (figure_is_shown(job, figure))
@@ -704,14 +715,47 @@ static void add_processes(struct ag_text *text, const struct job *job)
             most[figure] = 100;
     }
     ag_text_add(text, "</tr></thead>\n<tbody>\n");
-    for (size_t i = 0; i < job->n; i++)
-        add_process_row(text, job, &job->processes[i], most);
-    ag_text_add(text, "<tr><th scope=\"row\">median</th>");
+    for (size_t i = 0; i < job->n; i++) {
+        if (!outliers || is_outlier(job, &job->processes[i]))
+            add_process_row(text, job, &job->processes[i], most);
+    }
+    ag_text_add(text, "</tbody>\n<tfoot><tr><th scope=\"row\">median</th>");
     for (unsigned figure = 0; figure < N_FIGURES; figure++) {
         if (figure_is_shown(job, figure))
             add_figure(text, job, NULL, figure, 0);
     }
-    ag_text_add(text, "</tr>\n</tbody>\n</table>\n");
+    ag_text_add(text, "</tr></tfoot>\n</table>\n");
+}
+
+static void add_outliers(struct ag_text *text, const struct job *job)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < job->n; i++)
+        n += is_outlier(job, &job->processes[i]);
+    ag_text_add(text, "<p>%zu of %zu processes %s.</p>\n", n, job->n,
+                n == 1 ? "is an outlier" : "are outliers");
+    if (n)
+        add_process_table(text, job, true);
+}
+
+/* Of many, those that stand out are in sight, and all in a table behind a click. */
+static void add_processes(struct ag_text *text, const struct job *job)
+{
+    if (job->n < 2)
+        return;
+    html_card_begin(text, true, "Processes", NULL);
+    ag_text_add(text,
+                "<p class=\"note\">* an outlier: %s. In calls: time spent in allocations and "
+                "frees.</p>\n",
+                outlier_rule);
+    if (job->n > MOST_UNFOLDED) {
+        add_outliers(text, job);
+        ag_text_add(text, "<details><summary>All %zu processes</summary>\n", job->n);
+    }
+    add_process_table(text, job, false);
+    if (job->n > MOST_UNFOLDED)
+        ag_text_add(text, "</details>\n");
     html_card_end(text);
 }
 
@@ -832,10 +876,16 @@ static void add_coverage(struct ag_text *text, const struct job *job)
     html_card_end(text);
 }
 
+/* The place of a process's card behind others of its kind: see html_fold_begin(). */
+static unsigned place_behind(const struct job *job, size_t n_before)
+{
+    return job->n == 1 && job->n_traces <= 1 ? 0 : (unsigned)n_before + 1;
+}
+
 static void add_traces(struct ag_text *text, const struct job *job)
 {
     for (size_t i = 0; i < job->n_traces && i < JOB_TRACES; i++)
-        text->truncated |= !html_add_trace(text, job->traces[i]);
+        text->truncated |= !html_add_trace(text, job->traces[i], place_behind(job, i));
     if (job->n_traces > JOB_TRACES) {
         html_card_begin(text, true, "Other traces", NULL);
         ag_text_add(
@@ -846,26 +896,31 @@ static void add_traces(struct ag_text *text, const struct job *job)
     }
 }
 
-/* Of the first processes that took stacks. */
+/* Of the first processes that took stacks, and of outliers before others. */
 static void add_flames(struct ag_text *text, const struct job *job)
 {
-    unsigned n_shown = 0;
+    size_t n = 0, n_shown = 0;
 
-    for (size_t i = 0; i < job->n && n_shown < MOST_FLAMES; i++)
-        n_shown += html_add_flames(text, &job->processes[i]);
+    for (size_t i = 0; i < 2 * job->n; i++) {
+        const struct process *process = &job->processes[i % job->n];
+
+        if (is_outlier(job, process) != (i < job->n) || !html_has_flames(process))
+            continue;
+        if (n++ < MOST_FLAMES)
+            n_shown += html_add_flames(text, process, place_behind(job, n_shown));
+    }
+    if (n <= n_shown)
+        return;
+    html_card_begin(text, true, "Other stacks", NULL);
+    ag_text_add(text,
+                "<p>Those of %zu more processes are not shown here, but on pages of their own "
+                "reports.</p>\n",
+                n - n_shown);
+    html_card_end(text);
 }
 
-void job_render_html(struct ag_text *text, const struct job *job)
+static void add_cards(struct ag_text *text, const struct job *job)
 {
-    char title[320];
-
-    snprintf(title, sizeof(title), "%s: Allograft report", job->total.stats->head.program);
-    html_begin(text, title);
-    add_head(text, job);
-    add_verdict(text, job);
-    add_warnings(text, job);
-    add_tiles(text, job);
-    ag_text_add(text, "<div class=\"cards\">\n");
     add_processes(text, job);
     add_traces(text, job);
     add_flames(text, job);
@@ -880,6 +935,25 @@ void job_render_html(struct ag_text *text, const struct job *job)
     add_marks(text, job);
     add_settings(text, job);
     add_coverage(text, job);
-    ag_text_add(text, "</div>\n");
+}
+
+void job_render_html(struct ag_text *text, const struct job *job)
+{
+    struct ag_text cards = {0};
+    char title[320], rank[32] = "";
+
+    if (rank_of(job) >= 0)
+        snprintf(rank, sizeof(rank), ", rank %d", rank_of(job));
+    snprintf(title, sizeof(title), "%s%s: Allograft report", job->total.stats->head.program, rank);
+    add_cards(&cards, job);
+    html_begin(text, title);
+    add_head(text, job);
+    add_verdict(text, job);
+    add_warnings(text, job);
+    add_tiles(text, job);
+    html_add_contents(text, &cards);
+    ag_text_add(text, "<div class=\"cards\">\n%s</div>\n", cards.data ? cards.data : "");
     html_end(text, job->n_traces > 0);
+    text->truncated |= cards.truncated;
+    ag_text_finish(&cards);
 }

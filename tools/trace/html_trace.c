@@ -410,7 +410,7 @@ static void add_note(struct ag_text *text, const struct trace_info *info)
     ag_text_add(text, ". Times count from the start of the process.</p>\n");
 }
 
-bool html_add_trace(struct ag_text *text, const struct trace *trace)
+bool html_add_trace(struct ag_text *text, const struct trace *trace, unsigned place)
 {
     const struct trace_info *info = trace_info(trace);
     struct timeline *line = calloc(1, sizeof(*line));
@@ -424,7 +424,7 @@ bool html_add_trace(struct ag_text *text, const struct trace *trace)
            trace_walk(trace, AG_TRACE_NO_DEVICE, take, line);
     if (good) {
         find_most(line);
-        html_card_begin(text, true, "Memory over time", NULL);
+        html_fold_begin(text, place, "Memory over time", info->rank, info->pid);
         add_note(text, info);
         ag_text_add(text, "<div class=\"timeline\">");
         good = add_chart(text, trace, line);
@@ -440,7 +440,7 @@ bool html_add_trace(struct ag_text *text, const struct trace *trace)
         add_peak(text, trace, line);
         add_table(text, trace, line);
         add_sites(text, trace, line);
-        html_card_end(text);
+        html_fold_end(text);
     }
     free(line);
     return good;

@@ -4,11 +4,11 @@
 
 #include <stdbool.h>
 
-#include "interpose/base/text.h"
+#include "tools/base/html.h"
 #include "tools/trace/trace_file.h"
 
-/* Adds a card with the contents of the trace: some 30 KiB, however long the trace is. False when
- * memory runs out. */
-bool html_add_trace(struct ag_text *text, const struct trace *trace);
+/* Adds a card with the contents of the trace: some 30 KiB, however long the trace is. `place`:
+ * see html_fold_begin(). False when memory runs out. */
+bool html_add_trace(struct ag_text *text, const struct trace *trace, unsigned place);
 
 #endif

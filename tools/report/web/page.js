@@ -88,7 +88,7 @@
 
     function compare(a, b) {
         if (typeof a === typeof b)
-            return a < b ? -1 : a > b ? 1 : 0;
+            return typeof a === 'number' ? a - b : a.localeCompare(b, 'en', {numeric: true}); /* rank 2, rank 10 */
         return typeof a === 'number' ? 1 : -1;
     }
 
@@ -603,10 +603,43 @@
         }
     }
 
+    /* What lies in a card that is folded has no width yet. */
+    function drawOnceOpen(box, Kind) {
+        const card = box.closest('details');
+
+        if (!card || card.open)
+            draw(box, Kind);
+        else
+            card.addEventListener('toggle', () => draw(box, Kind), {once: true});
+    }
+
+    /* A card that is folded opens for who is led there. */
+    function reveal(name) {
+        const heading = name && document.getElementById(name), card = heading && heading.closest('details');
+
+        if (card)
+            card.open = true;
+        if (heading)
+            heading.scrollIntoView();
+    }
+
+    /* What is searched for stays in the address. */
+    function goTo(event) {
+        const link = event.target.closest('a');
+
+        if (!link || event.ctrlKey || event.metaKey || event.shiftKey)
+            return;
+        event.preventDefault();
+        keep('at', link.hash.slice(1));
+        reveal(link.hash.slice(1));
+    }
+
     document.querySelectorAll('table').forEach(makeSortable);
-    document.querySelectorAll('.flames').forEach(box => draw(box, Flame));
+    document.querySelectorAll('.flames').forEach(box => drawOnceOpen(box, Flame));
     if (typeof uPlot === 'function')
-        document.querySelectorAll('.timeline').forEach(box => draw(box, Timeline));
-    addEventListener('hashchange', () => (readAddress(), lookFor()));
+        document.querySelectorAll('.timeline').forEach(box => drawOnceOpen(box, Timeline));
+    document.querySelectorAll('nav').forEach(list => list.addEventListener('click', goTo));
+    addEventListener('hashchange', () => (readAddress(), lookFor(), reveal(address.get('at'))));
+    reveal(address.get('at'));
     document.documentElement.dataset.drawnMs = performance.now().toFixed(0);
 })();
