@@ -200,6 +200,46 @@ class InABrowser(JobTest):
         self.assertEqual(self.ask(SCALE), full)
         self.assert_nothing_was_said()
 
+    def test_the_vertical_axis_zooms_along(self):
+        self.open(self.page())
+        plot = "document.querySelector('.timeline').drawn.plots[0]"
+        scale, labels = f"(({{min, max}}) => [min, max])({plot}.scales.y)", plot + ".axes[1]._values"
+        full = self.ask(scale)
+        self.assertEqual(full[0], 0)
+        for begin, end, least, most in ((.905, .995, 90, 99), (.4, .6, 39, 60), (1.0005, 1.004, 100, 100), (.0001, .005, 0, 0)):
+            with self.subTest(begin):
+                self.ask(f"{plot}.setScale('x', {{min: {begin}, max: {end}}})")
+                self.browser.wait_for_a_frame()
+                low, high = (value / MIB for value in self.ask(scale))
+                self.assertTrue(least * .8 <= low <= least, (low, high))
+                self.assertTrue(most <= high <= most * 1.1 + 1, (low, high))
+                said = self.ask(labels)
+                self.assertEqual(len(said), len(set(said)), said)
+        begun = "[...document.querySelectorAll('.timeline .u-over')].map(e => Math.round(e.getBoundingClientRect().left))"
+        self.assertEqual(len(set(self.ask(begun))), 1)
+        self.ask("document.querySelector('.timeline [role=group]').focus()")
+        self.browser.press("0")
+        self.assertEqual(self.ask(scale), full)
+        self.assert_nothing_was_said()
+
+    def test_large_levels_close_together_are_told_apart(self):
+        events = [event(ALLOC, 10, 1 << 40, 50 << 30)] + [event(ALLOC, 1000 * i, i << 20, 3 << 10) for i in range(1, 100)]
+        self.open(self.page(trace(b"".join(events + [event(REPLAY, 1000, 4, 30, stream=9)]), 100000)))
+        plot = "document.querySelector('.timeline').drawn.plots[0]"
+        self.ask(f"{plot}.setScale('x', {{min: .05, max: .053}})")
+        self.browser.wait_for_a_frame()
+        self.browser.wait_for_a_frame()
+        said = self.ask(plot + ".axes[1]._values")
+        self.assertEqual(len(said), len(set(said)), said)
+        self.assertGreater(len(said), 2)
+        # The labels have room, and the tracks below begin where the chart does.
+        begun = self.ask("[...document.querySelectorAll('.timeline .u-over')].map(e => Math.round(e.getBoundingClientRect().left -"
+                         " e.closest('.timeline').getBoundingClientRect().left))")
+        self.assertGreater(len(begun), 1)
+        self.assertEqual(len(set(begun)), 1, begun)
+        self.assertGreater(begun[0], 6.5 * max(map(len, said)))
+        self.assert_nothing_was_said()
+
     def test_ticks_are_as_far_apart_as_they_say(self):
         self.open(self.page())
         plot = "document.querySelector('.timeline').drawn.plots[0]"

@@ -43,6 +43,19 @@
         return (value * factor).toFixed(digits) + ' ' + unit;
     }
 
+    /* Bytes of an axis, whose ticks are `step` apart: in the unit in which those differ. */
+    function level(value, step) {
+        let unit = 0, digits = 0;
+
+        for (; value >= 1024 && step >= 128 && unit < UNITS.length - 1; unit++) {
+            value /= 1024;
+            step /= 1024;
+        }
+        while (digits < 3 && step * 10 ** digits % 1)
+            digits++;
+        return value.toLocaleString('en', {minimumFractionDigits: digits, maximumFractionDigits: digits}) + ' ' + UNITS[unit];
+    }
+
     /* A time by itself, in the unit that it is large in. */
     function instant(value) {
         const [factor, unit, digits] = value >= 1 ? [1, 's', 5] : value >= 1e-3 ? [1e3, 'ms', 2] : [1e6, 'us', 0];
@@ -129,13 +142,14 @@
         return colour(name) + '33';
     }
 
-    function axes(format, narrow) {
+    const gap = at => (at.length > 1 ? at[1] - at[0] : at[0]);
+
+    function axes(format, width) {
         const base = {stroke: colour('soft'), grid: {stroke: colour('line'), width: 1}, ticks: {stroke: colour('line')}};
 
         return [
-            {...base, values: (plot, at) => at.map(value => seconds(value, at.length > 1 ? at[1] - at[0] : value)),
-                space: 70},
-            {...base, values: (plot, at) => at.map(format), size: narrow ? 70 : 76},
+            {...base, values: (plot, at) => at.map(value => seconds(value, gap(at))), space: 70},
+            {...base, values: (plot, at) => at.map(value => format(value, gap(at))), size: width},
         ];
     }
 
@@ -145,12 +159,14 @@
     function options(box, title, series, height, sync, format) {
         const chart = {
             width: box.clientWidth, height, series: [{label: 'time'}, ...series],
-            scales: {x: {time: false}, y: {range: (plot, low, high) => [0, high > 0 ? high * 1.05 : 1]}},
-            padding: [null, 24, null, null], axes: axes(format, box.clientWidth < 500), legend: {show: height > 150, live: false},
+            scales: {x: {time: false}, y: {range: (plot, low, high) => sync.vertical(plot, high)}},
+            padding: [null, 24, null, null], legend: {show: height > 150, live: false},
+            axes: axes(format, (plot, values) => sync.axis(plot, values || [])),
             cursor: {sync: {key: sync.key, setSeries: false}, drag: {x: true, y: false}, points: {size: 7}},
             hooks: {
                 setScale: [(plot, which) => which === 'x' && sync.follow(plot)],
                 setCursor: [plot => sync.tell(plot)],
+                draw: [plot => sync.align(plot)],
             },
         };
 
@@ -197,7 +213,7 @@
 
             this.plots.forEach(plot => plot.destroy());
             box.replaceChildren(this.saying);
-            this.plots = [new uPlot(options(box, 'memory', lineSeries(data), 280, this, bytes),
+            this.plots = [new uPlot(options(box, 'memory', lineSeries(data), 280, this, level),
                                     [data.time, ...data.series.map(one => one.values)], box)];
             for (const track of data.tracks) {
                 box.append(make('p', {className: 'track'}, track.name));
@@ -219,9 +235,56 @@
             this.saying.textContent = text;
         }
 
+        /* The plots below one another begin at one place, which the labels of the first one need. */
+        axis(plot, values) {
+            if (plot === this.plots[0] || !this.plots.length)
+                this.axisWidth = Math.max(this.box.clientWidth < 500 ? 70 : 76,
+                                          18 + 7 * Math.max(...values.map(text => text.length)));
+            return this.axisWidth;
+        }
+
+        align(plot) {
+            if (plot !== this.plots[0] || this.alignedAt === this.axisWidth)
+                return;
+            this.alignedAt = this.axisWidth;
+            this.plots.slice(1).forEach(other => other.redraw(false, true));
+        }
+
+        /* Of all the time memory is shown from 0, of a part in its own range, with the level that the part begins at. */
+        vertical(plot, high) {
+            const {min, max} = plot.scales.x, [begin, end] = this.full;
+
+            if (plot !== this.plots[0] || min == null)
+                return [0, high > 0 ? high * 1.05 : 1];
+            const [least, most] = this.range(plot, min, max), margin = (most - least || most || 1) / 20;
+
+            return min <= begin && max >= end ? [0, most * 1.05 || 1] : [Math.max(0, least - margin), most + margin];
+        }
+
+        fit(plot) {
+            const [min, max] = this.vertical(plot, 0);
+
+            if (plot.scales.y.min !== min || plot.scales.y.max !== max)
+                plot.setScale('y', {min, max});
+        }
+
+        range(plot, min, max) {
+            const {time} = this.data, rows = plot.data.slice(1).filter((unused, i) => plot.series[i + 1].show);
+            let least = Infinity, most = 0, at = Math.max(0, time.findIndex(value => value > min) - 1);
+
+            for (; at < time.length && time[at] <= max; at++)
+                for (const row of rows) {
+                    least = Math.min(least, row[at]);
+                    most = Math.max(most, row[at]);
+                }
+            return least <= most ? [least, most] : [0, 1];
+        }
+
         follow(from) {
             const {min, max} = from.scales.x;
 
+            if (from === this.plots[0]) /* uPlot sets both scales at once, and forgets what is set meanwhile */
+                queueMicrotask(() => this.fit(from));
             if (this.busy || min == null)
                 return;
             this.busy = true;
