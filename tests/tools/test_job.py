@@ -362,6 +362,21 @@ class Page(JobTest):
         self.assertIn("Who held memory, process 110", page.text)
         self.assertEqual(page.folded, [False, True])  # the first one is open
 
+    def test_columns_without_a_value_go(self):
+        places = {"devices__0__placements__pool__" + key: 0 for key in ("alloc_ns", "free_ns", "current_bytes")}
+        pools = sample()["app_pools"][0] | {"used_high_bytes": None, "reserved_high_bytes": None}
+        def heads(*reports):
+            return re.findall("placement (peak .*?asked for)|process (time.*?) rank|pool (allocs.*?) default",
+                              self.page(*self.write_all(*reports)).text)
+        full = "".join(map("".join, heads(rank(0), rank(1))))
+        for words in ("at the end", "in calls", "most used most held"):
+            self.assertIn(words, full)
+        empty = "".join(map("".join, heads(*(rank(i, app_pools=[pools], **places) for i in range(2)))))
+        for words in ("at the end", "in calls", "most used", "most held"):
+            self.assertNotIn(words, empty)
+        for words in ("peak of that allocs asked for", "allocs asked for", "peak allocs"):
+            self.assertIn(words, empty)
+
     def test_many_ranks_fold(self):
         for n, folded in ((16, False), (17, True), (64, True)):
             ranks = [rank(i, holders=self.holders(), devices__0__placements__pool__allocs=900 if i == 13 else 3) for i in range(n)]
@@ -511,7 +526,8 @@ class Page(JobTest):
         self.assertEqual({node[0]: (node[1], node[2]) for node in main[3]},
                          {"inner": (nasty + ":7", [300, 0, 300]), nasty: (nasty + ":7", [100, 0, 100])})
         self.assertIn("Stacks, those that held most at the peak first", page.text)
-        self.assertIn("300 B 0 B 300 B", page.text)
+        self.assertIn("memory at the peak allocated inner", page.text)
+        self.assertIn("300 B 300 B", page.text)
 
     def test_waits_are_a_flame_graph(self):
         nasty = "</script><script>alert(1)</script>\"'&"

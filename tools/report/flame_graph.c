@@ -362,29 +362,43 @@ static void add_frames(const struct flame *flame, const struct ag_held_stack *st
     free(names);
 }
 
+/* Does a row have more than 0 there? Else the table goes without the column. */
+static bool is_column(const struct row *rows, uint32_t n, unsigned measure)
+{
+    uint32_t i = 0;
+
+    while (i < n && !rows[i].values[measure])
+        i++;
+    return i < n;
+}
+
 static void add_head(const struct flame *flame, const char *caption, const char *const *columns,
-                     unsigned n_columns)
+                     unsigned n_columns, const bool *shown)
 {
     ag_text_add(flame->text, "<table class=\"cells\">\n<caption>%s</caption>\n<thead><tr>",
                 caption);
     for (unsigned i = 0; i < n_columns; i++)
         ag_text_add(flame->text, "<th scope=\"col\">%s</th>", columns[i]);
-    for (unsigned measure = 0; measure < flame->subject->n_measures; measure++)
-        ag_text_add(flame->text, "<th scope=\"col\" class=\"num\">%s</th>",
-                    flame->subject->names[measure]);
+    for (unsigned measure = 0; measure < flame->subject->n_measures; measure++) {
+        if (shown[measure])
+            ag_text_add(flame->text, "<th scope=\"col\" class=\"num\">%s</th>",
+                        flame->subject->names[measure]);
+    }
     ag_text_add(flame->text, "</tr></thead>\n<tbody>\n");
 }
 
-static void add_measures(const struct flame *flame, const struct row *row)
+static void add_measures(const struct flame *flame, const struct row *row, const bool *shown)
 {
     const struct flame_subject *subject = flame->subject;
     char value[32];
 
-    for (unsigned measure = 0; measure < subject->n_measures; measure++)
-        ag_text_add(flame->text, "<td class=\"num\" data-label=\"%s\">%s</td>",
-                    subject->names[measure],
-                    html_number(value, sizeof(value), subject->units[measure],
-                                (double)row->values[measure]));
+    for (unsigned measure = 0; measure < subject->n_measures; measure++) {
+        if (shown[measure])
+            ag_text_add(flame->text, "<td class=\"num\" data-label=\"%s\">%s</td>",
+                        subject->names[measure],
+                        html_number(value, sizeof(value), subject->units[measure],
+                                    (double)row->values[measure]));
+    }
     ag_text_add(flame->text, "</tr>\n");
 }
 
@@ -395,15 +409,18 @@ void flame_add_table(const struct flame *flame, const char *caption, const char 
 {
     struct row *rows = calloc(flame->view.holders->n_stacks, sizeof(*rows));
     uint32_t n = rows ? find_rows(flame, rows) : 0;
+    bool shown[FLAME_MEASURES] = {false};
 
     flame->text->truncated |= !rows;
-    add_head(flame, caption, columns, n_columns);
+    for (unsigned measure = 0; measure < flame->subject->n_measures; measure++)
+        shown[measure] = is_column(rows, n, measure);
+    add_head(flame, caption, columns, n_columns, shown);
     for (uint32_t i = 0; i < n && i < SHOWN; i++) {
         ag_text_add(flame->text, "<tr><th scope=\"row\">");
         add_frames(flame, rows[i].stack);
         ag_text_add(flame->text, "</th>");
         add_cells(flame->text, flame, rows[i].stack);
-        add_measures(flame, &rows[i]);
+        add_measures(flame, &rows[i], shown);
     }
     ag_text_add(flame->text, "</tbody>\n</table>\n");
     if (n > SHOWN)

@@ -192,6 +192,16 @@ static void add_stack(struct ag_text *text, const struct job *job, unsigned row,
     ag_text_add(text, "</svg></div>\n");
 }
 
+/* Is memory of the device left at the end? Else the table goes without the column. */
+static bool is_left(const struct job *job, unsigned row)
+{
+    uint64_t sum = 0;
+
+    for (unsigned place = 0; place < AG_N_PLACEMENTS; place++)
+        sum += ag_live_of(job->total.stats, row, place);
+    return sum > 0;
+}
+
 static void add_place_line(struct ag_text *text, const struct job *job, unsigned row,
                            unsigned place)
 {
@@ -201,18 +211,21 @@ static void add_place_line(struct ag_text *text, const struct job *job, unsigned
 
     if (!stats->allocs && !stats->failed)
         return;
-    ag_text_add(
-        text,
-        "<tr><th scope=\"row\"><i class=\"dot %s\"></i>%s</th><td class=\"num\" "
-        "data-label=\"peak\">%s</td><td class=\"num\" data-label=\"of that\">%.1f %%</td><td "
-        "class=\"num\" data-label=\"at the end\">%s</td><td class=\"num\" "
-        "data-label=\"allocs\">%s</td><td class=\"num\" data-label=\"asked for\">%s</td></tr>\n",
-        place_colours[place], ag_placement_names[place],
-        unit_text(peak, sizeof(peak), UNIT_BYTES, peak_of(job, row, place)),
-        all > 0 ? 100 * peak_of(job, row, place) / all : 0.0,
-        unit_text(left, sizeof(left), UNIT_BYTES, (double)ag_live_of(job->total.stats, row, place)),
-        html_number(allocs, sizeof(allocs), UNIT_COUNT, (double)stats->allocs),
-        unit_text(asked, sizeof(asked), UNIT_BYTES, (double)stats->alloc_bytes));
+    ag_text_add(text,
+                "<tr><th scope=\"row\"><i class=\"dot %s\"></i>%s</th><td class=\"num\" "
+                "data-label=\"peak\">%s</td><td class=\"num\" data-label=\"of that\">%.1f %%</td>",
+                place_colours[place], ag_placement_names[place],
+                unit_text(peak, sizeof(peak), UNIT_BYTES, peak_of(job, row, place)),
+                all > 0 ? 100 * peak_of(job, row, place) / all : 0.0);
+    if (is_left(job, row))
+        ag_text_add(text, "<td class=\"num\" data-label=\"at the end\">%s</td>",
+                    unit_text(left, sizeof(left), UNIT_BYTES,
+                              (double)ag_live_of(job->total.stats, row, place)));
+    ag_text_add(text,
+                "<td class=\"num\" data-label=\"allocs\">%s</td><td class=\"num\" "
+                "data-label=\"asked for\">%s</td></tr>\n",
+                html_number(allocs, sizeof(allocs), UNIT_COUNT, (double)stats->allocs),
+                unit_text(asked, sizeof(asked), UNIT_BYTES, (double)stats->alloc_bytes));
 }
 
 static void add_device(struct ag_text *text, const struct job *job, unsigned i)
@@ -240,10 +253,10 @@ static void add_device(struct ag_text *text, const struct job *job, unsigned i)
     ag_text_add(
         text,
         "<table class=\"cells\">\n<thead><tr><th scope=\"col\">placement</th><th scope=\"col\" "
-        "class=\"num\">peak</th><th scope=\"col\" class=\"num\">of that</th><th "
-        "scope=\"col\" class=\"num\">at the end</th><th scope=\"col\" "
+        "class=\"num\">peak</th><th scope=\"col\" class=\"num\">of that</th>%s<th scope=\"col\" "
         "class=\"num\">allocs</th><th scope=\"col\" class=\"num\">asked for</th>"
-        "</tr></thead>\n<tbody>\n");
+        "</tr></thead>\n<tbody>\n",
+        is_left(job, i) ? "<th scope=\"col\" class=\"num\">at the end</th>" : "");
     for (unsigned place = 0; place < AG_N_PLACEMENTS; place++)
         add_place_line(text, job, i, place);
     ag_text_add(text, "</tbody>\n</table>\n");
@@ -394,6 +407,15 @@ static void add_cache_and_pressure(struct ag_text *text, const struct job *job)
         html_card_end(text);
 }
 
+static bool pools_have_levels(const struct ag_stats *stats)
+{
+    bool any = false;
+
+    for (unsigned row = 0; row < AG_APP_POOLS; row++)
+        any |= stats->app_pools[row].has_levels;
+    return any;
+}
+
 static void add_pool(struct ag_text *text, const struct ag_stats *stats, unsigned row)
 {
     static const char *const kinds[] = {"unknown",  "default", "created",
@@ -413,11 +435,15 @@ static void add_pool(struct ag_text *text, const struct ag_stats *stats, unsigne
         ag_text_add(text, ", device %d", pool->device);
     ag_text_add(text,
                 "</th><td class=\"num\" data-label=\"allocs\">%s</td><td class=\"num\" "
-                "data-label=\"asked for\">%s</td><td class=\"num\" data-label=\"most used\">%s</td>"
-                "<td class=\"num\" data-label=\"most held\">%s</td></tr>\n",
+                "data-label=\"asked for\">%s</td>",
                 html_number(allocs, sizeof(allocs), UNIT_COUNT, (double)counts[AG_APP_ALLOCS]),
-                unit_text(asked, sizeof(asked), UNIT_BYTES, (double)counts[AG_APP_BYTES]), used,
-                held);
+                unit_text(asked, sizeof(asked), UNIT_BYTES, (double)counts[AG_APP_BYTES]));
+    if (pools_have_levels(stats))
+        ag_text_add(text,
+                    "<td class=\"num\" data-label=\"most used\">%s</td>"
+                    "<td class=\"num\" data-label=\"most held\">%s</td>",
+                    used, held);
+    ag_text_add(text, "</tr>\n");
 }
 
 static void add_pools(struct ag_text *text, const struct job *job)
@@ -434,9 +460,11 @@ static void add_pools(struct ag_text *text, const struct job *job)
             html_card_begin(text, false, "The program's own pools", NULL);
             ag_text_add(text, "<table class=\"cells\">\n<thead><tr><th scope=\"col\">pool</th><th "
                               "scope=\"col\" class=\"num\">allocs</th><th scope=\"col\" "
-                              "class=\"num\">asked for</th><th scope=\"col\" class=\"num\">most "
-                              "used</th><th scope=\"col\" class=\"num\">most held</th></tr></thead>"
-                              "\n<tbody>\n");
+                              "class=\"num\">asked for</th>");
+            if (pools_have_levels(stats))
+                ag_text_add(text, "<th scope=\"col\" class=\"num\">most used</th>"
+                                  "<th scope=\"col\" class=\"num\">most held</th>");
+            ag_text_add(text, "</tr></thead>\n<tbody>\n");
         }
         any = true;
         add_pool(text, stats, row);
@@ -649,6 +677,18 @@ static void add_marks(struct ag_text *text, const struct job *job)
 
 /* ---- processes ----------------------------------------------------------------------------- */
 
+/* Does a process have more than 0 there? */
+static bool is_column(const struct job *job, enum figure figure)
+{
+    double value;
+
+    for (size_t i = 0; i < job->n; i++) {
+        if (figure_of(&job->processes[i], figure, &value) && value > 0)
+            return true;
+    }
+    return false;
+}
+
 static void add_figure(struct ag_text *text, const struct job *job, const struct process *process,
                        enum figure figure, double most)
 {
@@ -682,7 +722,7 @@ static void add_process_row(struct ag_text *text, const struct job *job,
     }
     ag_text_add(text, "</th>");
     for (unsigned figure = 0; figure < N_FIGURES; figure++) {
-        if (figure_is_shown(job, figure))
+        if (is_column(job, figure))
             add_figure(text, job, process, figure, most[figure]);
     }
     ag_text_add(text, "</tr>\n");
@@ -691,7 +731,7 @@ static void add_process_row(struct ag_text *text, const struct job *job,
 static bool is_outlier(const struct job *job, const struct process *process)
 {
     for (unsigned figure = 0; figure < N_FIGURES; figure++) {
-        if (figure_is_shown(job, figure) && figure_is_outlier(job, process, figure))
+        if (is_column(job, figure) && figure_is_outlier(job, process, figure))
             return true;
     }
     return false;
@@ -703,7 +743,7 @@ static void add_process_table(struct ag_text *text, const struct job *job, bool 
 
     ag_text_add(text, "<table class=\"cells\">\n<thead><tr><th scope=\"col\">process</th>");
     for (unsigned figure = 0; figure < N_FIGURES; figure++) {
-        if (figure_is_shown(job, figure))
+        if (is_column(job, figure))
             ag_text_add(text, "<th scope=\"col\" class=\"num\">%s</th>", figure_rows[figure].title);
         for (size_t i = 0; i < job->n; i++) {
             if (figure_of(&job->processes[i], figure, &value) && value > most[figure])
@@ -721,7 +761,7 @@ static void add_process_table(struct ag_text *text, const struct job *job, bool 
     }
     ag_text_add(text, "</tbody>\n<tfoot><tr><th scope=\"row\">median</th>");
     for (unsigned figure = 0; figure < N_FIGURES; figure++) {
-        if (figure_is_shown(job, figure))
+        if (is_column(job, figure))
             add_figure(text, job, NULL, figure, 0);
     }
     ag_text_add(text, "</tr></tfoot>\n</table>\n");

@@ -221,14 +221,19 @@ static void add_times(struct ag_text *text, const struct timeline *line,
     ag_text_add(text, "]");
 }
 
-static bool add_track_of(struct ag_text *text, const struct timeline *line, enum count which,
-                         bool first)
+static uint64_t total_of(const struct timeline *line, enum count which)
 {
     uint64_t sum = 0;
 
     for (unsigned i = 0; i < N_PARTS; i++)
         sum += line->counts[which][i];
-    if (!sum)
+    return sum;
+}
+
+static bool add_track_of(struct ag_text *text, const struct timeline *line, enum count which,
+                         bool first)
+{
+    if (!total_of(line, which))
         return false;
     begin_values(text, count_names[which], count_colours[which], first);
     for (unsigned i = 0; i < N_PARTS; i++)
@@ -305,6 +310,8 @@ static void add_row(struct ag_text *text, const struct timeline *line, unsigned 
     for (unsigned which = 0; which < N_COUNTS; which++) {
         uint64_t sum = 0;
 
+        if (!total_of(line, which))
+            continue;
         for (size_t i = begin; i < end; i++)
             sum += line->counts[which][i];
         ag_text_add(text, "<td class=\"num\">%s</td>",
@@ -315,6 +322,8 @@ static void add_row(struct ag_text *text, const struct timeline *line, unsigned 
 
 static void add_table(struct ag_text *text, const struct trace *trace, const struct timeline *line)
 {
+    static const char *const heads[N_COUNTS] = {"graphs", "one by one", "flushes"};
+
     ag_text_add(text, "<details><summary>The same in numbers</summary>\n<table>\n<caption>Peak "
                       "memory and number of "
                       "events in each interval</caption>\n<thead><tr><th scope=\"col\">time</th>");
@@ -325,9 +334,11 @@ static void add_table(struct ag_text *text, const struct trace *trace, const str
         html_add(text, trace_place(trace, place));
         ag_text_add(text, "</th>");
     }
-    ag_text_add(text,
-                "<th scope=\"col\" class=\"num\">graphs</th><th scope=\"col\" class=\"num\">one by "
-                "one</th><th scope=\"col\" class=\"num\">flushes</th></tr></thead>\n<tbody>\n");
+    for (unsigned which = 0; which < N_COUNTS; which++) {
+        if (total_of(line, which))
+            ag_text_add(text, "<th scope=\"col\" class=\"num\">%s</th>", heads[which]);
+    }
+    ag_text_add(text, "</tr></thead>\n<tbody>\n");
     for (unsigned row = 0; row < N_ROWS; row++)
         add_row(text, line, row);
     ag_text_add(text, "</tbody>\n</table>\n</details>\n");
