@@ -168,7 +168,7 @@ class InABrowser(JobTest):
         # A chart that was folded is as wide as its card once it opens, and alone in that.
         self.ask("document.querySelectorAll('details.card').forEach(d => d.open = true)")
         self.browser.wait_for_a_frame()
-        widths = self.ask("[...document.querySelectorAll('.timeline canvas')].map(c => c.getBoundingClientRect().width)")
+        widths = self.ask("[...document.querySelectorAll('.timeline .u-wrap canvas')].map(c => c.getBoundingClientRect().width)")
         self.assertGreater(min(widths), 700)
         self.assertEqual(len(widths), 2)
         self.assert_nothing_was_said()
@@ -220,6 +220,30 @@ class InABrowser(JobTest):
         self.ask("document.querySelector('.timeline [role=group]').focus()")
         self.browser.press("0")
         self.assertEqual(self.ask(scale), full)
+        self.assert_nothing_was_said()
+
+    def test_a_block_says_who_allocated_it(self):
+        self.open(self.page())
+        said = "document.querySelector('.block-saying').textContent"
+        # At 1 s a hundred blocks lie on one another, the first one at the bottom.
+        chart = self.ask("(() => { const b = document.querySelector('.timeline').drawn.blocks.scales(); return [b.left, b.width]; })()")
+        whole = self.ask("document.querySelector('.blocks').getBoundingClientRect().width")
+        middle = (chart[0] + chart[1] / 2) / whole
+        for height, number in ((.995, 1), (.505, 50), (.015, 99)):
+            self.browser.move(self.browser.middle(".blocks", middle, height))
+            lines = self.ask(said).split("\n")
+            self.assertRegex(lines[0], r"^1.00 MiB, from .* to .*$")
+            unit = {"ms": 1, "s": 1000}
+            time = lines[0].split(" from ")[1].split(" to ")[0].split()
+            self.assertAlmostEqual(float(time[0]) * unit[time[1]], number * 10, delta=11)
+            self.assertIn("0x40", lines[1])
+        self.ask("document.querySelector('.blocks').focus()")
+        self.browser.press("Home")
+        self.assertTrue(self.ask(said).startswith("1.00 MiB, from 10.00 ms to "), self.ask(said))
+        self.browser.press("End")
+        self.assertIn("from 1.00000 s on, not freed", self.ask(said))
+        self.browser.press("ArrowLeft")
+        self.assertIn("from 990.00 ms to ", self.ask(said))
         self.assert_nothing_was_said()
 
     def test_large_levels_close_together_are_told_apart(self):
@@ -377,7 +401,7 @@ class InABrowser(JobTest):
                  "t.closest('.card').getBoundingClientRect().right).map(t => t.textContent)")
         brightness = ("getComputedStyle(document.body).backgroundColor.match(/[0-9]+/g).slice(0, 3)"
                       ".reduce((sum, one) => sum + Number(one), 0)")
-        for width in (400, 780, 1100, 1400):
+        for width in (400, 500, 780, 1100, 1400):
             for dark in (False, True):
                 with self.subTest(width=width, dark=dark):
                     self.open(path, width=width, dark=dark)

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "tools/base/html.h"
+#include "tools/trace/html_blocks.h"
 #include "tools/trace/site_names.h"
 #include "tools/trace/thin.h"
 
@@ -259,7 +260,7 @@ static void add_tracks(struct ag_text *text, const struct timeline *line)
         ag_text_add(text, "]}");
         first = false;
     }
-    ag_text_add(text, "]}");
+    ag_text_add(text, "]");
 }
 
 /* The data of the chart; what is to stand there without scripts follows. */
@@ -283,8 +284,11 @@ static bool add_chart(struct ag_text *text, const struct trace *trace, const str
         add_values(text, points, n, (int)place);
     }
     add_tracks(text, line);
-    ag_text_add(text, "</script>\n");
     free(points);
+    ag_text_add(text, ",\n\"largest\":");
+    if (!html_add_blocks(text, trace))
+        return false;
+    ag_text_add(text, "}</script>\n");
     return true;
 }
 

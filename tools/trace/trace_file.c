@@ -620,8 +620,8 @@ long trace_left(const struct trace *trace, int device, struct trace_block **ret_
         const struct block *block = &blocks.places[i];
 
         if (block->address && !block->gone)
-            left[n++] = (struct trace_block){block->address, block->size, block->stream,
-                                             block->caller, block->module};
+            left[n++] = (struct trace_block){block->address, block->size,         block->stream,
+                                             block->caller,  block->allocated_ns, block->module};
     }
     free(blocks.places);
     if (left)

@@ -77,7 +77,7 @@ bool trace_walk(const struct trace *trace, int device,
 
 /* A block that is never freed in the trace. */
 struct trace_block {
-    uint64_t address, size, stream, caller;
+    uint64_t address, size, stream, caller, allocated_ns;
     uint16_t module;
 };
 /* Writes to *ret_blocks, which the caller frees, the blocks that are left at the end, by address.

@@ -85,6 +85,15 @@
 
     readAddress();
 
+    /* The same function has the same colour everywhere. */
+    function hue(title) {
+        let sum = 0;
+
+        for (let i = 0; i < title.length; i++)
+            sum = (sum * 31 + title.charCodeAt(i)) >>> 0;
+        return sum % 6;
+    }
+
     const colour = name => getComputedStyle(document.documentElement).getPropertyValue('--' + name).trim();
 
     /* ---- tables ---- */
@@ -220,6 +229,7 @@
                 this.plots.push(new uPlot(options(box, track.name, trackSeries(track), 60, this, String),
                                           [data.parts, track.values], box));
             }
+            this.blocks = data.largest.blocks.length ? new Blocks(box, data.largest, this) : null;
             this.plots.forEach(plot => plot.setScale('x', {min: this.full[0], max: this.full[1]}));
             this.say('Drag, or press + and -, to zoom; arrows move; double-click or 0 shows all.');
         }
@@ -244,6 +254,8 @@
         }
 
         align(plot) {
+            if (plot === this.plots[0] && this.blocks)
+                this.blocks.draw();
             if (plot !== this.plots[0] || this.alignedAt === this.axisWidth)
                 return;
             this.alignedAt = this.axisWidth;
@@ -348,6 +360,146 @@
             else
                 return;
             event.preventDefault();
+        }
+    }
+
+    /* ---- the largest blocks ---- */
+
+    /* Below memory over time, with its axes: each block lies on those allocated before it, and sinks as they go. */
+    class Blocks {
+        constructor(box, data, timeline) {
+            Object.assign(this, {box, timeline, sites: data.sites, at: -1});
+            this.blocks = data.blocks.map(([from, to, size, site]) => ({from, to: to ?? Infinity, size, site, steps: []}));
+            this.pile();
+            this.saying = make('p', {className: 'saying block-saying'});
+            this.saying.setAttribute('aria-live', 'polite');
+            this.canvas = make('canvas', {className: 'blocks', tabIndex: 0});
+            this.canvas.setAttribute('role', 'img');
+            this.canvas.setAttribute('aria-label', 'The largest blocks over time. Arrows go from block to block.');
+            this.canvas.addEventListener('mousemove', event => this.point(event));
+            this.canvas.addEventListener('keydown', event => this.press(event));
+            const few = data.of > this.blocks.length ? 'the largest ' + this.blocks.length.toLocaleString('en') + ' of ' : '';
+
+            box.append(make('p', {className: 'track'}, 'blocks: ' + few + data.of.toLocaleString('en')), this.canvas, this.saying);
+            this.say('The mouse over a block, or arrows, show who allocated it.');
+        }
+
+        /* Where each block lies from which time on. */
+        pile() {
+            const events = this.blocks.flatMap(block => [[block.from, 1, block], [block.to, 0, block]]);
+            const live = [];
+
+            events.sort((a, b) => a[0] - b[0] || a[1] - b[1]);
+            let top = 0;
+
+            for (const [time, isAlloc, block] of events) {
+                if (time === Infinity)
+                    break;
+                if (isAlloc) {
+                    block.steps.push([time, top]);
+                    live.push(block);
+                    top += block.size;
+                    continue;
+                }
+                const first = live.indexOf(block);
+
+                live.splice(first, 1);
+                top -= block.size;
+                for (const above of live.slice(first))
+                    above.steps.push([time, above.steps[above.steps.length - 1][1] - block.size]);
+            }
+        }
+
+        /* The scales of the chart above; the vertical one from 0 to the highest in sight. */
+        scales() {
+            const plot = this.timeline.plots[0], {min, max} = plot.scales.x, ratio = devicePixelRatio;
+            const left = plot.bbox.left / ratio, width = plot.bbox.width / ratio, height = this.canvas.clientHeight;
+            let most = 1;
+
+            for (const block of this.blocks)
+                for (let i = 0; i < block.steps.length; i++)
+                    if (block.steps[i][0] <= max && (i + 1 < block.steps.length ? block.steps[i + 1][0] : block.to) >= min)
+                        most = Math.max(most, block.steps[i][1] + block.size);
+            return {min, max, left, width, height, most};
+        }
+
+        draw() {
+            const context = this.canvas.getContext('2d'), ratio = devicePixelRatio, scales = this.scales();
+
+            if (scales.min == null || !scales.height)
+                return;
+            this.canvas.width = this.canvas.clientWidth * ratio;
+            this.canvas.height = scales.height * ratio;
+            context.scale(ratio, ratio);
+            context.beginPath();
+            context.rect(scales.left, 0, scales.width, scales.height);
+            context.clip();
+            this.blocks.forEach((block, i) => this.fill(context, block, scales, i === this.at));
+            if (this.at >= 0)
+                this.fill(context, this.blocks[this.at], scales, true);
+        }
+
+        fill(context, block, {min, max, left, width, height, most}, isChosen) {
+            const x = time => left + width * (Math.min(Math.max(time, min), max) - min) / (max - min);
+            const lines = block.steps.map(([time, low], i) => [
+                x(time), x(i + 1 < block.steps.length ? block.steps[i + 1][0] : block.to),
+                height * (1 - low / most), height * block.size / most]);
+
+            context.fillStyle = colour('c' + (1 + hue(this.sites[block.site]) % 5));
+            context.globalAlpha = isChosen ? 1 : 0.45 + block.size % 7 / 20;
+            for (const [from, to, low, tall] of lines)
+                if (to > from)
+                    context.fillRect(from, low - tall, Math.max(to - from, 0.5), Math.max(tall - 0.5, 0.5));
+            if (!isChosen)
+                return;
+            context.strokeStyle = colour('ink');
+            for (const [from, to, low, tall] of lines)
+                if (to > from)
+                    context.strokeRect(from, low - tall, to - from, tall);
+        }
+
+        find(time, level) {
+            return this.blocks.findIndex(block => {
+                if (block.from > time || block.to <= time)
+                    return false;
+                const low = block.steps.reduce((kept, step) => (step[0] <= time ? step[1] : kept), 0);
+
+                return low <= level && level < low + block.size;
+            });
+        }
+
+        point(event) {
+            const {min, max, left, width, height, most} = this.scales(), box = this.canvas.getBoundingClientRect();
+            const time = min + (max - min) * (event.clientX - box.left - left) / width;
+
+            this.choose(this.find(time, most * (1 - (event.clientY - box.top) / height)));
+        }
+
+        choose(at) {
+            if (at === this.at)
+                return;
+            this.at = at;
+            this.draw();
+            this.say(at < 0 ? '' : this.text(this.blocks[at]));
+        }
+
+        text(block) {
+            return bytes(block.size) + ', from ' + instant(block.from) +
+                (block.to === Infinity ? ' on, not freed' : ' to ' + instant(block.to)) + '\n' + this.sites[block.site];
+        }
+
+        say(text) {
+            this.saying.textContent = text;
+        }
+
+        press(event) {
+            const steps = {ArrowLeft: -1, ArrowRight: 1, Home: -1e9, End: 1e9};
+
+            if (event.ctrlKey || event.altKey || event.metaKey || !(event.key in steps))
+                return;
+            this.choose(Math.min(Math.max(this.at + steps[event.key], 0), this.blocks.length - 1));
+            event.preventDefault();
+            event.stopPropagation();
         }
     }
 
@@ -579,20 +731,11 @@
             block.setAttribute('aria-label', this.text(node));
             block.style.left = 100 * left + '%';
             block.style.width = 100 * width + '%';
-            block.dataset.hue = node === this.focus || node.depth < this.focus.depth ? 'base' : this.hue(node.title);
+            block.dataset.hue = node === this.focus || node.depth < this.focus.depth ? 'base' : hue(node.title);
             block.classList.toggle('hit', this.isHit(node));
             node.block = block;
             (lines[node.depth] = lines[node.depth] || []).push(block);
             this.shown.push(block);
-        }
-
-        /* The same function has the same colour everywhere. */
-        hue(title) {
-            let sum = 0;
-
-            for (let i = 0; i < title.length; i++)
-                sum = (sum * 31 + title.charCodeAt(i)) >>> 0;
-            return sum % 6;
         }
 
         zoomTo(node) {
