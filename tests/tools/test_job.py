@@ -362,6 +362,26 @@ class Page(JobTest):
         self.assertIn("Who held memory, process 110", page.text)
         self.assertEqual(page.folded, [False, True])  # the first one is open
 
+    def test_the_table_names_the_programs_own_function(self):
+        held = self.holders()
+        held["stacks"][0]["frames"] = [{"function": name, "file": file, "line": 7} for name, file in (
+            ("inner", "/v/lib/python3.11/site-packages/x.py"), ("own", "a.py"), ("main", "a.py"))]
+        text = self.page(self.write("a.json", rank(0, holders=held))).text
+        self.assertIn("allocated own a.py:7 inner /v/lib/python3.11/site-packages/x.py:7 own a.py:7 main a.py:7", text)
+        held["stacks"][0]["frames"].pop(0)
+        self.assertIn("allocated own a.py:7 main a.py:7", self.page(self.write("a.json", rank(0, holders=held))).text)
+
+    def test_of_a_run_that_did_nothing(self):
+        places = {"devices__0__placements__pool__" + key: 0 for key in ("allocs", "frees", "failed", "alloc_bytes", "peak_bytes")}
+        page = self.page(self.write("a.json", sample(**places)), self.write("a.trace", self.empty_trace()))
+        self.assertIn("Nothing was allocated, launched in graphs, or done on a stream.", page.text)
+        for words in ("The same in numbers", "placement peak"):
+            self.assertNotIn(words, page.text)
+
+    def empty_trace(self):
+        head = struct.Struct("<8sIIIiiI5Q32s72s256s80s")
+        return head.pack(b"AGTRACE", 1, 512, 64, 7, -1, 0, 0, 0, 0, 0, 0, b"v", b"h", b"p", b"")
+
     def test_columns_without_a_value_go(self):
         places = {"devices__0__placements__pool__" + key: 0 for key in ("alloc_ns", "free_ns", "current_bytes")}
         pools = sample()["app_pools"][0] | {"used_high_bytes": None, "reserved_high_bytes": None}

@@ -341,24 +341,49 @@ static uint32_t find_rows(const struct flame *flame, struct row *rows)
     return n;
 }
 
-/* Each function of the stack on a line of its own, innermost first; only that stays in sight. */
+static void add_name(struct ag_text *text, const struct flame_text *name)
+{
+    html_add(text, name->name);
+    ag_text_add(text, " <small>");
+    html_add(text, name->place);
+    ag_text_add(text, "</small>");
+}
+
+/* The innermost frame that is not of a library; the innermost one if all are. */
+static uint32_t first_own(const struct ag_holders *holders, const struct ag_held_stack *stack)
+{
+    for (uint32_t i = 0; i < stack->n; i++) {
+        if (!is_library_frame(holders, holders->frames[stack->first + i]))
+            return i;
+    }
+    return 0;
+}
+
+/* Each function of the stack on a line of its own, innermost first. Only one stays in sight: the
+ * program's own that is nearest. Where that is the innermost, it is not said twice. */
 static void add_frames(const struct flame *flame, const struct ag_held_stack *stack)
 {
     struct flame_text *names = calloc(MOST_INLINED, sizeof(*names));
+    const struct ag_holders *holders = flame->view.holders;
+    uint32_t own = first_own(holders, stack);
+    struct ag_text *text = flame->text;
 
+    if (names && stack->n) {
+        (void)name_frame(flame, holders->frames[stack->first + own], names);
+        ag_text_add(text, "<details><summary>");
+        add_name(text, &names[0]);
+        ag_text_add(text, "</summary>");
+    }
     for (uint32_t i = 0; names && i < stack->n; i++) {
-        unsigned n = name_frame(flame, flame->view.holders->frames[stack->first + i], names);
+        unsigned n = name_frame(flame, holders->frames[stack->first + i], names);
 
-        for (unsigned k = 0; k < n; k++) {
-            ag_text_add(flame->text, i || k ? "<br>" : "<details><summary>");
-            html_add(flame->text, names[k].name);
-            ag_text_add(flame->text, " <small>");
-            html_add(flame->text, names[k].place);
-            ag_text_add(flame->text, i || k ? "</small>" : "</small></summary>");
+        for (unsigned k = !own && !i; k < n; k++) {
+            add_name(text, &names[k]);
+            ag_text_add(text, "<br>");
         }
     }
-    flame->text->truncated |= !names;
-    ag_text_add(flame->text, stack->n ? "</details>" : "not known");
+    text->truncated |= !names;
+    ag_text_add(text, stack->n ? "</details>" : "not known");
     free(names);
 }
 

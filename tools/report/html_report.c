@@ -192,6 +192,17 @@ static void add_stack(struct ag_text *text, const struct job *job, unsigned row,
     ag_text_add(text, "</svg></div>\n");
 }
 
+/* Was memory of the device asked for? Else there is no table. */
+static bool is_used(const struct job *job, unsigned row)
+{
+    uint64_t sum = 0;
+
+    for (unsigned place = 0; place < AG_N_PLACEMENTS; place++)
+        sum += process_place(&job->total, row, place)->allocs +
+               process_place(&job->total, row, place)->failed;
+    return sum > 0;
+}
+
 /* Is memory of the device left at the end? Else the table goes without the column. */
 static bool is_left(const struct job *job, unsigned row)
 {
@@ -250,6 +261,8 @@ static void add_device(struct ag_text *text, const struct job *job, unsigned i)
             unit_text(size, sizeof(size), UNIT_BYTES, (double)ag_sum_given(job->total.stats, i)));
     if (sum > 0 && sum <= peak_of_all(job, i))
         add_stack(text, job, i, sum);
+    if (!is_used(job, i))
+        return;
     ag_text_add(
         text,
         "<table class=\"cells\">\n<thead><tr><th scope=\"col\">placement</th><th scope=\"col\" "

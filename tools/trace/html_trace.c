@@ -425,6 +425,35 @@ static void add_note(struct ag_text *text, const struct trace_info *info)
     ag_text_add(text, ". Times count from the start of the process.</p>\n");
 }
 
+static bool is_empty(const struct timeline *line)
+{
+    uint64_t sum = line->n_allocs + line->peak + line->streams[0].n;
+
+    for (unsigned which = 0; which < N_COUNTS; which++)
+        sum += total_of(line, which);
+    return !sum;
+}
+
+static bool add_body(struct ag_text *text, const struct trace *trace, const struct timeline *line)
+{
+    bool good;
+
+    ag_text_add(text, "<div class=\"timeline\">");
+    good = add_chart(text, trace, line);
+    ag_text_add(text, "<div class=\"plain\">\n<p class=\"note\">Full colour: the least memory in "
+                      "each interval; light: the most.</p>\n");
+    for (unsigned place = 0; place < AG_TRACE_N_PLACES; place++)
+        add_level(text, trace, line, place);
+    for (unsigned which = 0; which < N_COUNTS; which++)
+        add_count(text, line, which);
+    add_axis(text, line);
+    ag_text_add(text, "</div></div>\n");
+    add_peak(text, trace, line);
+    add_table(text, trace, line);
+    add_sites(text, trace, line);
+    return good;
+}
+
 bool html_add_trace(struct ag_text *text, const struct trace *trace, unsigned place)
 {
     const struct trace_info *info = trace_info(trace);
@@ -441,20 +470,11 @@ bool html_add_trace(struct ag_text *text, const struct trace *trace, unsigned pl
         find_most(line);
         html_fold_begin(text, place, "Memory over time", info->rank, info->pid);
         add_note(text, info);
-        ag_text_add(text, "<div class=\"timeline\">");
-        good = add_chart(text, trace, line);
-        ag_text_add(text,
-                    "<div class=\"plain\">\n<p class=\"note\">Full colour: the least memory in "
-                    "each interval; light: the most.</p>\n");
-        for (unsigned place = 0; place < AG_TRACE_N_PLACES; place++)
-            add_level(text, trace, line, place);
-        for (unsigned which = 0; which < N_COUNTS; which++)
-            add_count(text, line, which);
-        add_axis(text, line);
-        ag_text_add(text, "</div></div>\n");
-        add_peak(text, trace, line);
-        add_table(text, trace, line);
-        add_sites(text, trace, line);
+        if (is_empty(line))
+            ag_text_add(text,
+                        "<p>Nothing was allocated, launched in graphs, or done on a stream.</p>\n");
+        else
+            good = add_body(text, trace, line);
         html_fold_end(text);
     }
     free(line);
