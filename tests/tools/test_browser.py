@@ -336,7 +336,7 @@ class InABrowser(JobTest):
         hits = "[...document.querySelectorAll('.frame.hit')].map(e => e.textContent)"
         self.assertEqual(self.ask(hits), ["grow"])
         found = "document.querySelector('.flames .search .note').textContent"
-        self.assertEqual(self.ask(found), "300 B, 30.0 %, in what is called so.")
+        self.assertEqual(self.ask(found), "300 B, 30.0 % in all matches")
         self.browser.press("Enter", "\r")
         self.assertEqual(self.ask("document.activeElement.textContent"), "grow")
         self.assertTrue(self.ask("location.hash").endswith("#find=GROW"))
@@ -344,10 +344,10 @@ class InABrowser(JobTest):
         self.open(path + "#find=a.py")
         self.assertEqual(self.ask("document.querySelector('.flames input').value"), "a.py")
         self.assertEqual(len(self.ask(hits)), 5)
-        self.assertEqual(self.ask(found), "1000 B, 100.0 %, in what is called so.")
+        self.assertEqual(self.ask(found), "1000 B, 100.0 % in all matches")
         self.ask("location.hash = '#find=nobody'")
         self.browser.wait_for_a_frame()
-        self.assertEqual((self.ask(hits), self.ask(found)), ([], "Nothing is called so."))
+        self.assertEqual((self.ask(hits), self.ask(found)), ([], "no match"))
         self.assert_nothing_was_said()
 
     def test_frames_of_libraries_are_hidden(self):
@@ -363,7 +363,7 @@ class InABrowser(JobTest):
         self.assertTrue(self.ask("location.hash").endswith("#own=1"))
         self.open(path + "#own=1&find=train")
         self.assertEqual(list(self.widths()), list(shown))
-        self.assertIn("Nothing", self.ask("document.querySelector('.flames .search .note').textContent"))
+        self.assertIn("no match", self.ask("document.querySelector('.flames .search .note').textContent"))
         self.assert_nothing_was_said()
 
     def test_without_libraries_nothing_can_be_hidden(self):

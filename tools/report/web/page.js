@@ -608,8 +608,8 @@
         tellFound() {
             const size = this.find && this.foundIn(this.root);
 
-            this.found.textContent = !this.find ? '' : !size ? 'Nothing is called so.'
-                : IN_UNIT[this.data.units[this.measure]](size) + ', ' + this.share(size) + ', in what is called so.';
+            this.found.textContent = !this.find ? '' : !size ? 'no match'
+                : IN_UNIT[this.data.units[this.measure]](size) + ', ' + this.share(size) + ' in all matches';
         }
 
         buttons() {
