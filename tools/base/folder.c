@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "tools/base/complain.h"
@@ -30,6 +31,65 @@ int folder_open_own(int *ret, char *path, size_t capacity)
     }
     *ret = folder < 0 ? -1 : folder;
     return STATUS_OK;
+}
+
+bool folders_add(struct folders *folders, int folder)
+{
+    int *list = list_grow(folders->list, folders->n, &folders->capacity, sizeof(*list));
+
+    if (!list) {
+        close(folder);
+        return false;
+    }
+    folders->list = list;
+    list[folders->n++] = folder;
+    return true;
+}
+
+/* The folder of the user whose number its name says, closed to others, as the library makes it: in
+ * /dev/shm anybody can make anything. -1: it is not. */
+static int open_of_user(int memory, const char *name)
+{
+    char same[64];
+    unsigned uid;
+    struct stat st;
+    int folder;
+
+    if (sscanf(name, "allograft-%10u", &uid) != 1)
+        return -1;
+    snprintf(same, sizeof(same), "allograft-%u", uid);
+    if (strcmp(name, same) != 0)
+        return -1;
+    folder = openat(memory, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (folder >= 0 && !fstat(folder, &st) && st.st_uid == uid && !(st.st_mode & 077))
+        return folder;
+    if (folder >= 0)
+        close(folder);
+    return -1;
+}
+
+bool folders_add_all_users(struct folders *folders)
+{
+    DIR *memory = opendir("/dev/shm");
+    const struct dirent *entry;
+    bool good = true;
+
+    while (memory && good && (entry = readdir(memory))) {
+        int folder = open_of_user(dirfd(memory), entry->d_name);
+
+        good = folder < 0 || folders_add(folders, folder);
+    }
+    if (memory)
+        closedir(memory);
+    return good;
+}
+
+void folders_close(struct folders *folders)
+{
+    for (size_t i = 0; i < folders->n; i++)
+        close(folders->list[i]);
+    free(folders->list);
+    *folders = (struct folders){.n = 0};
 }
 
 /* Does folder_list() with these arguments return the file? */

@@ -18,6 +18,19 @@ struct folder_files {
  * where it does not exist. Returns an exit status, after a line on stderr if it is not
  * STATUS_OK. */
 int folder_open_own(int *ret, char *path, size_t capacity);
+/* Folders of counters that are open. */
+struct folders {
+    int *list;
+    size_t n, capacity;
+};
+
+/* Adds an open folder; closes it, and returns false, when memory runs out. */
+bool folders_add(struct folders *folders, int folder);
+/* Adds the folders in shared memory of all users, as far as they can be opened. False when memory
+ * runs out. */
+bool folders_add_all_users(struct folders *folders);
+void folders_close(struct folders *folders);
+
 /* Fills in the names: those of process `pid`; with 0, those of dead processes or, with `all`, of
  * all. Returns an exit status; errno says what failed. */
 int folder_list(struct folder_files *files, int pid, bool all);

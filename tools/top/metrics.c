@@ -1,5 +1,5 @@
 /* metrics.c: renders counters as OpenMetrics: see metrics.h. Samples of one family must stand
- * together, so all processes are read first. */
+ * together, so all processes are read first: metrics_read.c. */
 #include "tools/top/metrics.h"
 
 #include <stdlib.h>
@@ -7,62 +7,6 @@
 
 #include "interpose/report/live.h"
 #include "interpose/report/verdict/sums.h"
-#include "tools/base/complain.h"
-#include "tools/base/folder.h"
-#include "tools/report/process.h"
-
-struct processes {
-    struct process *list;
-    size_t n;
-};
-
-/* ---- reading ------------------------------------------------------------------------------- */
-
-/* The same process: a file that a dead one of that number left may look as if it ran elsewhere. */
-static bool is_listed(const struct processes *processes, const struct ag_stats_head *head)
-{
-    for (size_t i = 0; i < processes->n; i++) {
-        const struct ag_stats_head *other = &processes->list[i].stats->head;
-
-        if (other->pid == head->pid && other->pid_namespace == head->pid_namespace)
-            return true;
-    }
-    return false;
-}
-
-static void take(int folder, const char *name, struct processes *processes)
-{
-    struct process process;
-
-    if (process_read(folder, name, &process))
-        return; /* gone meanwhile, of another build, or somebody else's */
-    if (process.state == AG_RECORD_DEAD || is_listed(processes, &process.stats->head)) {
-        process_finish(&process);
-        return;
-    }
-    process_make_plain(&process);
-    processes->list[processes->n++] = process;
-}
-
-static bool read_all(int folder, struct processes *ret)
-{
-    struct folder_files files = {.folder = folder};
-    bool good = folder < 0 || folder_list(&files, 0, true) == STATUS_OK;
-
-    *ret = (struct processes){.list = calloc(files.n + 1, sizeof(*ret->list))};
-    good = good && ret->list;
-    for (size_t i = 0; good && i < files.n; i++)
-        take(folder, files.names[i], ret);
-    free(files.names);
-    return good;
-}
-
-static void finish(struct processes *processes)
-{
-    for (size_t i = 0; i < processes->n; i++)
-        process_finish(&processes->list[i]);
-    free(processes->list);
-}
 
 /* ---- samples ------------------------------------------------------------------------------- */
 
@@ -83,18 +27,19 @@ static void add_label(struct ag_text *text, const char *name, const char *value)
 }
 
 /* The name, which the family's type completes, and the labels that every sample has; more may
- * follow, then end_sample(). */
+ * follow, then end_sample(). None of them is new with each process: a database keeps a series for
+ * every value that a label ever had. */
 static void begin_sample(struct ag_text *text, const char *name, const char *type,
-                         const struct process *process)
+                         const struct metrics_process *process)
 {
-    const struct ag_stats_head *head = &process->stats->head;
+    const struct ag_stats_head *head = &process->process.stats->head;
     const char *suffix = !strcmp(type, "counter") ? "_total" : !strcmp(type, "info") ? "_info" : "";
 
-    ag_text_add(text, "allograft_%s%s{pid=\"%d\",pid_namespace=\"%llu\"", name, suffix, head->pid,
-                (unsigned long long)head->pid_namespace);
+    ag_text_add(text, "allograft_%s%s{uid=\"%u\"", name, suffix, process->uid);
     add_label(text, "program", head->program);
     if (head->rank >= 0)
         ag_text_add(text, ",rank=\"%d\"", head->rank);
+    ag_text_add(text, ",slot=\"%u\"", process->slot);
 }
 
 static void end_sample(struct ag_text *text, double value)
@@ -145,6 +90,43 @@ static double own_graphs_bytes(const struct process *process)
     return sum;
 }
 
+static double cache_hits(const struct process *process)
+{
+    return (double)process_counter(process, AG_STAT_CACHE_HIT);
+}
+
+static double cache_misses(const struct process *process)
+{
+    return (double)process_counter(process, AG_STAT_CACHE_MISS);
+}
+
+static double spilled(const struct process *process)
+{
+    return (double)process_counter(process, AG_STAT_LADDER_SPILL);
+}
+
+static double damaged(const struct process *process)
+{
+    return (double)(process_counter(process, AG_STAT_GUARD_BEFORE) +
+                    process_counter(process, AG_STAT_GUARD_BEHIND) +
+                    process_counter(process, AG_STAT_GUARD_INSIDE));
+}
+
+static double replayed(const struct process *process)
+{
+    return (double)process_counter(process, AG_STAT_REPLAY_REPLAYED);
+}
+
+static double is_broken(const struct process *process)
+{
+    return process->stats->first_error.used != 0;
+}
+
+static double is_idle(const struct process *process)
+{
+    return *process->stats->head.trouble != '\0';
+}
+
 static const struct plain plains[] = {
     {"elapsed_seconds", "gauge", "seconds", "Time since the process began.", elapsed_s},
     {"cached_peak_bytes", "gauge", "bytes", "Most freed memory in one context's cache.",
@@ -157,6 +139,17 @@ static const struct plain plains[] = {
     {"own_graphs_bytes", "counter", "bytes",
      "Memory that the driver took for the program's graphs, where that is measured.",
      own_graphs_bytes},
+    {"cache_hits", "counter", NULL, "Allocations answered without the driver.", cache_hits},
+    {"cache_misses", "counter", NULL, "Allocations that went to the driver.", cache_misses},
+    {"spilled_allocations", "counter", NULL,
+     "Allocations that went to the host for want of memory.", spilled},
+    {"damaged_blocks", "counter", NULL, "Blocks that guards found written outside or after a free.",
+     damaged},
+    {"replayed_operations", "counter", NULL, "Operations launched in graphs.", replayed},
+    {"sticky_error", "gauge", NULL,
+     "1 after a call returned an error that every later one returns.", is_broken},
+    {"not_redirecting", "gauge", NULL, "1 where nothing can be redirected in this process.",
+     is_idle},
 };
 
 /* One number of each process, device and placement. */
@@ -237,13 +230,15 @@ static const struct placed placeds[] = {
     {"free_seconds", "counter", "seconds", "Time in frees.", free_s, true},
 };
 
-static void add_info(struct ag_text *text, const struct processes *processes)
+static void add_info(struct ag_text *text, const struct metrics_processes *processes)
 {
     add_family(text, "process", "info", NULL, "A process that runs under Allograft.");
     for (size_t i = 0; i < processes->n; i++) {
-        const struct ag_stats_head *head = &processes->list[i].stats->head;
+        const struct ag_stats_head *head = &processes->list[i].process.stats->head;
 
         begin_sample(text, "process", "info", &processes->list[i]);
+        ag_text_add(text, ",pid=\"%d\",pid_namespace=\"%llu\"", head->pid,
+                    (unsigned long long)head->pid_namespace);
         add_label(text, "host", head->host);
         add_label(text, "version", head->version);
         add_label(text, "driver", head->driver);
@@ -252,13 +247,13 @@ static void add_info(struct ag_text *text, const struct processes *processes)
     }
 }
 
-static void add_plain(struct ag_text *text, const struct processes *processes,
+static void add_plain(struct ag_text *text, const struct metrics_processes *processes,
                       const struct plain *family)
 {
     add_family(text, family->name, family->type, family->unit, family->help);
     for (size_t i = 0; i < processes->n; i++) {
         begin_sample(text, family->name, family->type, &processes->list[i]);
-        end_sample(text, family->of(&processes->list[i]));
+        end_sample(text, family->of(&processes->list[i].process));
     }
 }
 
@@ -268,10 +263,10 @@ static bool is_used(const struct ag_stats *stats, unsigned row, unsigned place)
     return place_of(stats, row, place)->allocs || place_of(stats, row, place)->failed;
 }
 
-static void add_placed_of(struct ag_text *text, const struct process *process,
+static void add_placed_of(struct ag_text *text, const struct metrics_process *process,
                           const struct placed *family)
 {
-    const struct ag_stats *stats = process->stats;
+    const struct ag_stats *stats = process->process.stats;
 
     for (unsigned row = 0; row < AG_STATS_DEVICES; row++) {
         for (unsigned place = 0; place < AG_N_PLACEMENTS; place++) {
@@ -284,24 +279,24 @@ static void add_placed_of(struct ag_text *text, const struct process *process,
     }
 }
 
-static void add_placed(struct ag_text *text, const struct processes *processes,
+static void add_placed(struct ag_text *text, const struct metrics_processes *processes,
                        const struct placed *family)
 {
     add_family(text, family->name, family->type, family->unit, family->help);
     for (size_t i = 0; i < processes->n; i++) {
         /* Times of the simulated driver mean nothing. */
-        if (!family->is_time || !processes->list[i].stats->head.simulated)
+        if (!family->is_time || !processes->list[i].process.stats->head.simulated)
             add_placed_of(text, &processes->list[i], family);
     }
 }
 
-static void add_of_devices(struct ag_text *text, const struct processes *processes,
+static void add_of_devices(struct ag_text *text, const struct metrics_processes *processes,
                            const struct of_device *family)
 {
     add_family(text, family->name, family->type, family->unit, family->help);
     for (size_t i = 0; i < processes->n; i++) {
         for (unsigned row = 0; row < AG_STATS_DEVICES; row++) {
-            uint64_t value = family->of(processes->list[i].stats, row);
+            uint64_t value = family->of(processes->list[i].process.stats, row);
 
             if (!value)
                 continue;
@@ -312,25 +307,30 @@ static void add_of_devices(struct ag_text *text, const struct processes *process
     }
 }
 
-/* All counters of the report, by the names that they have in its JSON. */
-static void add_counters(struct ag_text *text, const struct processes *processes)
+/* The counters of the report, by the names that they have in its JSON. Most of a process are 0, and
+ * left out. */
+static void add_counters(struct ag_text *text, const struct metrics_processes *processes)
 {
     add_family(text, "counter", "counter", NULL,
-               "The counters of the JSON report, by their groups and names there.");
+               "The counters of the JSON report that are not 0, by their groups and names there.");
     for (size_t i = 0; i < processes->n; i++) {
         for (unsigned id = 0; id < AG_N_STATS; id++) {
+            uint64_t value = process_counter(&processes->list[i].process, id);
+
+            if (!value)
+                continue;
             begin_sample(text, "counter", "counter", &processes->list[i]);
             add_label(text, "group", ag_stat_rows[id].group);
             add_label(text, "name", ag_stat_rows[id].key);
-            end_sample(text, (double)process_counter(&processes->list[i], id));
+            end_sample(text, (double)value);
         }
     }
 }
 
-bool metrics_render(int folder, struct ag_text *text)
+bool metrics_render(const struct folders *folders, struct ag_text *text)
 {
-    struct processes processes;
-    bool good = read_all(folder, &processes);
+    struct metrics_processes processes;
+    bool good = metrics_read(folders, &processes);
 
     if (good) {
         add_info(text, &processes);
@@ -343,6 +343,6 @@ bool metrics_render(int folder, struct ag_text *text)
         add_counters(text, &processes);
         ag_text_add(text, "# EOF\n");
     }
-    finish(&processes);
+    metrics_finish(&processes);
     return good && !text->truncated;
 }

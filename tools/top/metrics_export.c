@@ -1,12 +1,12 @@
 /* metrics_export.c: keeps a file of metrics up to date, or serves them: see metrics.h. */
 #include "tools/top/metrics.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "tools/base/complain.h"
 #include "tools/base/output.h"
@@ -14,18 +14,16 @@
 static int write_file(const struct metrics *metrics, struct output *output)
 {
     struct ag_text text = {0};
-    int folder, status = metrics->open(metrics->data, &folder);
+    struct folders folders = {0};
+    int status = metrics->open(metrics->data, &folders);
 
-    if (status != STATUS_OK)
-        return status;
-    if (metrics_render(folder, &text)) {
+    if (status == STATUS_OK && metrics_render(&folders, &text)) {
         status = output_write(output, text.data, text.length);
-    } else {
+    } else if (status == STATUS_OK) {
         command_complain("the counters cannot be read");
         status = STATUS_FAILED;
     }
-    if (folder >= 0)
-        close(folder);
+    folders_close(&folders);
     ag_text_finish(&text);
     return status;
 }
@@ -66,29 +64,53 @@ static int keep_file(const struct metrics *metrics)
 }
 
 /* A number is a port; a file of that name is ./NUMBER. */
-static bool is_port(const char *word, unsigned long *ret)
+static bool is_number(const char *word)
 {
-    char *end;
+    return *word && strspn(word, "0123456789") == strlen(word);
+}
 
-    if (!*word || strspn(word, "0123456789") != strlen(word))
+/* WORD:NUMBER, which no file is that has a slash before it. */
+static const char *port_of(const char *word)
+{
+    const char *colon = strrchr(word, ':');
+
+    if (!colon)
+        return is_number(word) ? word : NULL;
+    return !strchr(word, '/') && is_number(colon + 1) ? colon + 1 : NULL;
+}
+
+/* Only an address in figures: that of a name may be another one tomorrow. */
+static bool read_address(const char *word, const char *port, struct metrics_address *ret)
+{
+    char host[INET6_ADDRSTRLEN + 3] = "127.0.0.1"; /* with brackets */
+    size_t length = port > word ? (size_t)(port - word) - 1 : strlen(host);
+
+    if (length >= sizeof(host) || strlen(port) > 5 || strtoul(port, NULL, 10) > UINT16_MAX)
         return false;
-    errno = 0;
-    *ret = strtoul(word, &end, 10);
-    if (errno)
-        *ret = UINT64_MAX;
-    return true;
+    if (port > word)
+        memcpy(host, word, length);
+    host[length] = '\0';
+    *ret = (struct metrics_address){.port = (uint16_t)strtoul(port, NULL, 10)};
+    memcpy(ret->text, host, length + 1);
+    if (length < 2 || *host != '[' || host[length - 1] != ']')
+        return inet_pton(AF_INET, host, ret->bytes) == 1;
+    host[length - 1] = '\0';
+    ret->is_v6 = true;
+    return inet_pton(AF_INET6, host + 1, ret->bytes) == 1;
 }
 
 int metrics_export(const struct metrics *metrics)
 {
-    unsigned long port;
+    const char *port = port_of(metrics->where);
+    struct metrics_address address;
 
-    if (!is_port(metrics->where, &port))
+    if (!port)
         return keep_file(metrics);
-    if (port <= UINT16_MAX)
-        return metrics_serve(metrics, (uint16_t)port);
-    command_complain("top: --prometheus=%s is not allowed; allowed: a port from 0 to 65535, or a "
-                     "file, which is ./%s if that is its name",
+    if (read_address(metrics->where, port, &address))
+        return metrics_serve(metrics, &address);
+    command_complain("top: --prometheus=%s is not allowed; allowed: a port from 0 to 65535, an "
+                     "address in figures before it, as in 0.0.0.0:9400, or a file, which is ./%s "
+                     "if that is its name",
                      metrics->where, metrics->where);
     return STATUS_USAGE;
 }

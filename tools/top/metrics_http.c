@@ -1,6 +1,5 @@
-/* metrics_http.c: serves metrics on the loopback interface by libmicrohttpd: see metrics.h. It is
- * loaded when a port is asked for: it brings seven libraries along, for which no other command
- * shall wait. */
+/* metrics_http.c: serves metrics by libmicrohttpd: see metrics.h. It is loaded when a port is asked
+ * for: it brings seven libraries along, for which no other command shall wait. */
 #include "tools/top/metrics.h"
 
 #include "tools/base/complain.h"
@@ -15,7 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define CONTENT_TYPE "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
@@ -56,17 +54,14 @@ static struct MHD_Response *metrics_of(const struct metrics *metrics)
 {
     struct MHD_Response *response = NULL;
     struct ag_text text = {0};
-    int folder;
+    struct folders folders = {0};
 
-    if (metrics->open(metrics->data, &folder) != STATUS_OK)
-        return NULL;
-    if (metrics_render(folder, &text))
+    if (metrics->open(metrics->data, &folders) == STATUS_OK && metrics_render(&folders, &text))
         response =
             mhd.MHD_create_response_from_buffer(text.length, text.data, MHD_RESPMEM_MUST_COPY);
     if (response)
         (void)mhd.MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, CONTENT_TYPE);
-    if (folder >= 0)
-        close(folder);
+    folders_close(&folders);
     ag_text_finish(&text);
     return response;
 }
@@ -107,20 +102,22 @@ static enum MHD_Result answer(void *data, struct MHD_Connection *connection, con
     return queue(connection, MHD_HTTP_OK, response);
 }
 
-static struct MHD_Daemon *start(const struct metrics *metrics, uint16_t port)
+static struct MHD_Daemon *start(const struct metrics *metrics,
+                                const struct metrics_address *address)
 {
-    struct sockaddr_in loopback = {
-        .sin_family = AF_INET,
-        .sin_port = htons(port),
-        .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
-    };
+    struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons(address->port)};
+    struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_port = htons(address->port)};
+    const struct sockaddr *where = address->is_v6 ? (void *)&v6 : (void *)&v4;
 
-    return mhd.MHD_start_daemon(MHD_USE_INTERNAL_POLLING_THREAD, port, NULL, NULL, answer,
-                                (void *)(uintptr_t)metrics, MHD_OPTION_SOCK_ADDR, &loopback,
-                                MHD_OPTION_CONNECTION_TIMEOUT, 10u, MHD_OPTION_END);
+    memcpy(&v4.sin_addr, address->bytes, sizeof(v4.sin_addr));
+    memcpy(&v6.sin6_addr, address->bytes, sizeof(v6.sin6_addr));
+    return mhd.MHD_start_daemon(
+        MHD_USE_INTERNAL_POLLING_THREAD | (address->is_v6 ? MHD_USE_DUAL_STACK : 0), address->port,
+        NULL, NULL, answer, (void *)(uintptr_t)metrics, MHD_OPTION_SOCK_ADDR, where,
+        MHD_OPTION_CONNECTION_TIMEOUT, 10u, MHD_OPTION_CONNECTION_LIMIT, 64u, MHD_OPTION_END);
 }
 
-int metrics_serve(const struct metrics *metrics, uint16_t port)
+int metrics_serve(const struct metrics *metrics, const struct metrics_address *address)
 {
     const union MHD_DaemonInfo *info;
     struct MHD_Daemon *daemon;
@@ -133,14 +130,14 @@ int metrics_serve(const struct metrics *metrics, uint16_t port)
     sigaddset(&ends, SIGINT);
     sigaddset(&ends, SIGTERM);
     (void)pthread_sigmask(SIG_BLOCK, &ends, NULL); /* of the library's thread, too */
-    daemon = start(metrics, port);
+    daemon = start(metrics, address);
     if (!daemon) {
-        command_complain("top: --prometheus=%u: port %u cannot be listened on: %s", port, port,
-                         strerror(errno));
+        command_complain("top: --prometheus=%s: port %u cannot be listened on: %s", metrics->where,
+                         address->port, strerror(errno));
         return STATUS_FAILED;
     }
     info = mhd.MHD_get_daemon_info(daemon, MHD_DAEMON_INFO_BIND_PORT);
-    printf("http://127.0.0.1:%u/metrics\n", info ? info->port : port);
+    printf("http://%s:%u/metrics\n", address->text, info ? info->port : address->port);
     (void)fflush(stdout);
     (void)sigwait(&ends, &signal);
     mhd.MHD_stop_daemon(daemon);
@@ -149,12 +146,12 @@ int metrics_serve(const struct metrics *metrics, uint16_t port)
 
 #else
 
-int metrics_serve(const struct metrics *metrics, uint16_t port)
+int metrics_serve(const struct metrics *metrics, const struct metrics_address *address)
 {
-    (void)metrics;
-    command_complain("top: --prometheus=%u: this allograft was built without libmicrohttpd "
+    (void)address;
+    command_complain("top: --prometheus=%s: this allograft was built without libmicrohttpd "
                      "(libmicrohttpd-dev), and serves no port; a file it can write",
-                     port);
+                     metrics->where);
     return STATUS_FAILED;
 }
 

@@ -163,9 +163,31 @@ static int take_words(const struct command_line *line, struct options *options)
     return STATUS_OK;
 }
 
-static int open_for_metrics(void *options, int *ret)
+/* Root has the folders of all users, unless one is named. */
+static bool means_all_users(const struct options *options)
 {
-    return open_folder(options, ret);
+    const char *setting = getenv("ALLOGRAFT_COUNTERS");
+
+    return !options->folder && geteuid() == 0 &&
+           (!setting || !*setting || !strcmp(setting, "off") || !strcmp(setting, "auto"));
+}
+
+static int open_for_metrics(void *data, struct folders *ret)
+{
+    const struct options *options = data;
+    int folder = -1, status = STATUS_OK;
+    bool good;
+
+    if (means_all_users(options)) {
+        good = folders_add_all_users(ret);
+    } else {
+        status = open_folder(options, &folder);
+        good = status != STATUS_OK || folder < 0 || folders_add(ret, folder);
+    }
+    if (good)
+        return status;
+    command_complain("the counters cannot be read: out of memory");
+    return STATUS_FAILED;
 }
 
 static int export_metrics(struct options *options)

@@ -1,5 +1,6 @@
 # `allograft top`: what it shows of running and dead processes, and that it leaves the terminal as it was.
 
+import contextlib
 import fcntl
 import http.client
 import json
@@ -8,6 +9,7 @@ import re
 import select
 import shutil
 import signal
+import socket
 import struct
 import subprocess
 import sys
@@ -231,6 +233,51 @@ class Top(Case):
         self.assertIn('allograft top', top('--help').stdout)
 
 
+def ask(method, path, address, port):
+    connection = http.client.HTTPConnection(address, port, timeout=SECONDS)
+    connection.request(method, path)
+    answer = connection.getresponse()
+    body = answer.read().decode()
+    connection.close()
+    return answer, body
+
+
+def own_address():
+    """One of this machine that others reach, or None. Nothing is sent."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
+        try:
+            one.connect(('192.0.2.1', 9))
+            return one.getsockname()[0]
+        except OSError:
+            return None
+
+
+# Processes of two users in a /dev/shm of their own, beside what others put there to mislead; then the metrics for root,
+# for root with a folder named, and for one of the users.
+USERS = '''
+import os, subprocess, sys
+command, life, preload = sys.argv[1:]
+if subprocess.run(['mount', '-t', 'tmpfs', '-o', 'mode=1777', 'none', '/dev/shm']).returncode:
+    sys.exit(77)
+os.chdir('/dev/shm')
+os.mkdir('allograft-77', 0o700)
+os.symlink('allograft-4321', 'allograft-79')
+os.mkdir('allograft-80 ')
+os.chown(os.open('allograft-4323', os.O_CREAT), 4323, 4323)
+running = [subprocess.Popen([life, 'wait'], user=uid, env=dict(os.environ, LD_PRELOAD=preload, ALLOGRAFT_STATS='off'),
+                            stdin=subprocess.PIPE, stdout=subprocess.PIPE) for uid in (4321, 4322)]
+if not all(b'ready\\n' in iter(one.stdout.readline, b'') for one in running):
+    sys.exit(77)
+other, = os.listdir('allograft-4321')
+os.symlink('../allograft-4321/' + other, 'allograft-4322/' + other)
+for user, setting in ((0, {}), (0, {'ALLOGRAFT_COUNTERS': '/dev/shm/allograft-4322'}), (4321, {})):
+    subprocess.run([command, 'top', '--prometheus', '-'], user=user, env=dict(os.environ, **setting), check=True)
+for one in running:
+    one.stdin.close()
+    one.wait()
+'''
+
+
 class Metrics(Case):
     def setUp(self):
         shutil.rmtree(COUNTERS, ignore_errors=True)
@@ -254,9 +301,9 @@ class Metrics(Case):
         preloaded([EXITS, 'kill'])  # which runs no more
         with Running() as running, Running() as other:
             found = samples(top('--prometheus', '-').stdout)
-            pids = {dict(labels)['pid'] for _, labels in found}
-            self.assertEqual(pids, {str(running.pid), str(other.pid)})
-            mine = {'pid': str(running.pid), 'program': 'preload_lives'}
+            slots = self.slots(found)
+            self.assertEqual(set(slots), {running.pid, other.pid})
+            mine = {'uid': str(os.getuid()), 'program': 'preload_lives', 'slot': slots[running.pid]}
             self.assertEqual(of(found, 'process_info', simulated='yes', **mine), [1])
             self.assertEqual(of(found, 'allocations_total', device='0', placement='native', **mine), [3])
             self.assertEqual(of(found, 'memory_bytes', **mine), [0])
@@ -264,6 +311,47 @@ class Metrics(Case):
             self.assertEqual(of(found, 'counter_total', group='calls', name='redirected', **mine), [3])
             self.assertGreater(of(found, 'elapsed_seconds', **mine)[0], 0)
             self.assertEqual(of(found, 'allocation_seconds_total'), [])  # simulated
+            self.assertEqual([value for value in of(found, 'counter_total') if value == 0], [])
+            for family in ('sticky_error', 'not_redirecting', 'damaged_blocks_total', 'spilled_allocations_total'):
+                self.assertEqual(of(found, family, **mine), [0], family)
+
+    @staticmethod
+    def slots(found):
+        """{pid: slot} of the processes."""
+        infos = [dict(labels) for name, labels in found if name == 'allograft_process_info']
+        return {int(labels['pid']): labels['slot'] for labels in infos}
+
+    def test_processes_that_come_and_go_add_no_series(self):
+        """Their numbers are labels of one family alone, and a process keeps its slot while it lives."""
+        def series():
+            return {(name, labels) for name, labels in self.written() if name != 'allograft_process_info'}
+
+        process, seen, keeps = self.start(self.file), set(), None
+        with contextlib.ExitStack() as stay:
+            first = stay.enter_context(contextlib.ExitStack())
+            first.enter_context(Running())
+            second = stay.enter_context(Running())
+            self.until(lambda: len(self.slots(self.written())) == 2)
+            keeps, seen = self.slots(self.written())[second.pid], series()
+            self.assertEqual({keeps, *self.slots(self.written()).values()}, {'0', '1'})
+            first.close()
+            self.until(lambda: self.slots(self.written()) == {second.pid: keeps})
+            for _ in range(3):
+                with Running() as next_one:
+                    self.until(lambda: next_one.pid in self.slots(self.written()))  # noqa: B023
+                    self.assertEqual(self.slots(self.written())[second.pid], keeps)
+                    self.assertLessEqual(series(), seen)
+        for name, labels in seen:
+            self.assertLessEqual({key for key, _ in labels},
+                                 {'uid', 'program', 'rank', 'slot', 'device', 'placement', 'group', 'name'}, name)
+        process.send_signal(signal.SIGTERM)
+        self.assertEqual(process.wait(SECONDS), 0)
+
+    def test_a_rank_of_512_is_small(self):
+        """A database keeps every series: of a rank, the families, and those of its counters that count."""
+        with Running():
+            found = samples(top('--prometheus', '-').stdout)
+        self.assertLess(len(found), 60)
 
     def test_odd_names(self):
         odd = os.path.join(COUNTERS, 'a "b\\c} é')
@@ -314,23 +402,18 @@ class Metrics(Case):
             self.assertIn('built without libmicrohttpd', process.stderr.read())
             self.skipTest('the command was built without libmicrohttpd')
         port = int(re.fullmatch(r'http://127\.0\.0\.1:(\d+)/metrics\n', line)[1])
-
-        def ask(method, path):
-            connection = http.client.HTTPConnection('127.0.0.1', port, timeout=SECONDS)
-            connection.request(method, path)
-            answer = connection.getresponse()
-            body = answer.read().decode()
-            connection.close()
-            return answer, body
+        if own_address():  # other machines do not see it
+            self.assertRaises(OSError, ask, 'GET', '/metrics', own_address(), port)
 
         with Running() as running:
-            answer, body = ask('GET', '/metrics')
+            answer, body = ask('GET', '/metrics', '127.0.0.1', port)
             self.assertEqual(answer.status, 200)
             self.assertEqual(answer.headers['Content-Type'],
                              'application/openmetrics-text; version=1.0.0; charset=utf-8')
-            self.assertEqual(of(samples(body), 'allocations_total', pid=str(running.pid)), [3])
-        self.assertEqual(samples(ask('GET', '/metrics')[1]), {})
-        self.assertEqual([ask(*words)[0].status for words in (('GET', '/'), ('POST', '/metrics'), ('HEAD', '/metrics'))],
+            self.assertEqual(self.slots(samples(body)), {running.pid: '0'})
+            self.assertEqual(of(samples(body), 'allocations_total'), [3])
+        self.assertEqual(samples(ask('GET', '/metrics', '127.0.0.1', port)[1]), {})
+        self.assertEqual([ask(*words, '127.0.0.1', port)[0].status for words in (('GET', '/'), ('POST', '/metrics'), ('HEAD', '/metrics'))],
                          [404, 405, 200])
         taken = top('--prometheus', port)
         self.assertEqual(taken.returncode, 1)
@@ -338,9 +421,42 @@ class Metrics(Case):
         process.send_signal(signal.SIGINT)
         self.assertEqual(process.wait(SECONDS), 0)
 
+    def test_served_to_other_machines(self):
+        for where, address in (('0.0.0.0:0', own_address()), ('[::]:0', own_address()), ('[::1]:0', '::1')):
+            process = self.start(where)
+            line = process.stdout.readline()
+            if not line:
+                said = process.stderr.read()
+                self.assertRegex(said, 'built without libmicrohttpd|cannot be listened on')
+                continue  # nor is IPv6 everywhere
+            self.assertTrue(line.startswith('http://%s:' % where[:-2]), line)
+            if address:
+                answer, body = ask('GET', '/metrics', address, int(line.split(':')[-1].split('/')[0]))
+                self.assertEqual((answer.status, samples(body)), (200, {}))
+            process.send_signal(signal.SIGINT)
+            self.assertEqual(process.wait(SECONDS), 0)
+
+    def test_root_sees_all_users(self):
+        if os.geteuid():
+            self.skipTest('only root sees all users')
+        env = {key: value for key, value in environment().items() if key != 'ALLOGRAFT_COUNTERS'}
+        done = subprocess.run(['unshare', '-m', sys.executable, '-c', USERS, COMMAND, LIFE, ':'.join(RUNTIME + [LIBRARY])],
+                              env=env, timeout=SECONDS, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, universal_newlines=True)
+        if done.returncode == 77:
+            self.skipTest('no such processes can be started here')
+        self.assertEqual((done.returncode, done.stderr), (0, ''))
+        parts = [samples(part + '# EOF\n') for part in done.stdout.split('# EOF\n')[:-1]]
+        users = [sorted(dict(labels)['uid'] for name, labels in part if name == 'allograft_process_info') for part in parts]
+        self.assertEqual(users, [['4321', '4322'], ['4322'], ['4321']])
+
     def test_bad_options(self):
-        for words, said in ((['--prometheus', '65536'], 'allowed: a port from 0 to 65535, or a file'),
-                            (['--prometheus', '9' * 30], 'allowed: a port from 0 to 65535, or a file'),
+        for words, said in ((['--prometheus', '65536'], 'allowed: a port from 0 to 65535, an address'),
+                            (['--prometheus', '9' * 30], 'allowed: a port from 0 to 65535, an address'),
+                            (['--prometheus', 'localhost:9400'], 'an address in figures before it, as in 0.0.0.0:9400'),
+                            (['--prometheus', ':9400'], 'or a file, which is ./:9400 if that is its name'),
+                            (['--prometheus', '[::1:9400'], 'an address in figures before it'),
+                            (['--prometheus', '1.2.3.4:99999'], 'an address in figures before it'),
                             (['--prometheus', '-', '--json'], '--prometheus cannot be used together with --json or --clean')):
             with self.subTest(words=words):
                 refused = top(*words)
