@@ -1,5 +1,6 @@
 /* The command `allograft`: reads the first word and calls the command that it names. */
 #include "tools/base/complain.h"
+#include "tools/commit.h"
 #include "tools/line/command_line.h"
 
 #include <stdio.h>
@@ -42,7 +43,8 @@ static int dispatch(int argc, char **argv)
     if (!strcmp(word, "--complete"))
         return command_complete(argc - 2, argv + 2);
     if (!strcmp(word, "--version")) {
-        puts("allograft " ALLOGRAFT_VERSION);
+        puts(*ALLOGRAFT_COMMIT ? "allograft " ALLOGRAFT_VERSION " (commit " ALLOGRAFT_COMMIT ")"
+                               : "allograft " ALLOGRAFT_VERSION);
         return STATUS_OK;
     }
     if (strcmp(word, "--help") != 0 && strcmp(word, "-h") != 0 && strcmp(word, "help") != 0) {

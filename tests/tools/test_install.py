@@ -195,13 +195,23 @@ class Install(CommandTest):
         script = os.path.join(paths.root, "tools", "packaging", "deb.sh")
         made = execute("bash", script, "--stage", self.stage, os.path.join(self.folder, "deb"))
         self.assertEqual((made.returncode, made.stderr), (0, ""))
-        package = made.stdout.strip()
+        package, dev = made.stdout.split()  # the tree has no debug information
         fields = execute("dpkg-deb", "--field", package).stdout
         self.assertIn("Package: allograft\nVersion: %s\n" % allograft("--version").stdout.split()[1], fields)
         self.assertRegex(fields, r"(?m)^Depends: .*libc6")
         self.assertRegex(fields, r"(?m)^Installed-Size: [1-9]\d+$")
-        listed = execute("dpkg-deb", "--contents", package).stdout
-        self.assertNotRegex(listed, r"(?m)^\S+ (?!root/root )")
+        self.assertNotIn("Homepage", fields)
+        for name, package_name in (("libdw.so.1", "libdw1"), ("libmicrohttpd.so.12", "libmicrohttpd12"),
+                                   ("libjansson.so.4", "libjansson4")):
+            with open(self.one("bin/allograft"), "rb") as file:
+                opens = ("\0%s\0" % name).encode() in file.read()
+            self.assertEqual(bool(re.search("(?m)^Recommends: .*" + package_name, fields)), opens, name)
+        for one in (package, dev):
+            listed = execute("dpkg-deb", "--contents", one).stdout
+            self.assertNotRegex(listed, r"(?m)^\S+ (?!root/root )")
+            self.assertEqual("allograft.h" in listed, one == dev)
+            self.assertEqual("allograft.pc" in listed, one == dev)
+        self.assertIn("Depends: allograft (= ", execute("dpkg-deb", "--field", dev).stdout)
         tree = os.path.join(self.folder, "unpacked")
         self.assertEqual(execute("dpkg-deb", "--extract", package, tree).returncode, 0)
         self.one("man1/allograft.1.gz", tree)
@@ -211,6 +221,34 @@ class Install(CommandTest):
         self.works(self.one("bin/allograft", tree))
         self.simulates(self.one("bin/allograft", tree))
 
+    def test_debian_package_of_debug_information(self):
+        if not shutil.which("dpkg-deb") or not shutil.which("objcopy"):
+            self.skipTest("dpkg-deb or objcopy is not installed")
+        stage = os.path.join(self.folder, "unstripped")
+        shutil.copytree(self.stage, stage, symlinks=True)
+        for name in ("liballograft.so", "bin/allograft"):
+            shutil.copy(os.path.join(self.build, os.path.basename(name)), self.one(name, stage))
+        script = os.path.join(paths.root, "tools", "packaging", "deb.sh")
+        made = execute("bash", script, "--stage", stage, os.path.join(self.folder, "debug"),
+                       env=foreign(ALLOGRAFT_HOMEPAGE="https://example.org/allograft",
+                                   ALLOGRAFT_MAINTAINER="A B <a@example.org>"))
+        self.assertEqual((made.returncode, made.stderr), (0, ""))
+        package, _, debug = made.stdout.split()
+        fields = execute("dpkg-deb", "--field", package).stdout
+        self.assertIn("\nHomepage: https://example.org/allograft\n", fields)
+        self.assertIn("\nMaintainer: A B <a@example.org>\n", fields)
+        tree = os.path.join(self.folder, "debugged")
+        for one in (package, debug):
+            self.assertEqual(execute("dpkg-deb", "--extract", one, tree).returncode, 0)
+        for name in ("liballograft.so", "bin/allograft"):
+            installed = self.one(name, tree)
+            self.assertNotIn(".debug_info", execute("readelf", "-SW", installed).stdout)
+            self.assertEqual(dynamic_symbols(installed), dynamic_symbols(self.one(name)))
+            build_id = re.search(r"Build ID: (\w{2})(\w+)", execute("readelf", "-n", installed).stdout)
+            found = os.path.join(tree, "usr/lib/debug/.build-id", build_id[1], build_id[2] + ".debug")
+            self.assertIn(".debug_info", execute("readelf", "-SW", found).stdout)
+        self.works(self.one("bin/allograft", tree))
+
     def in_root(self, root, *words):
         """Runs our command in another root, as a container does: with /proc, and a /dev of its own."""
         script = ('mount --bind /proc "$0/proc" && mount -t tmpfs none "$0/dev" && mkdir "$0/dev/shm" && : >"$0/dev/null" && '
@@ -219,24 +257,50 @@ class Install(CommandTest):
         return execute("unshare", "-m", "sh", "-c", script, root, self.one("bin/allograft", root)[len(root):], *words,
                        env={"PATH": os.environ["PATH"], "LD_LIBRARY_PATH": simulated})
 
-    def test_in_a_bare_container(self):
-        """With libc and the program's own libraries: the command needs no others, also to read JSON."""
-        demo = os.path.join(paths.sim, "demo", "demo-sim")
-        installed, root = self.one("bin/allograft"), os.path.join(self.folder, "root")
-        used = execute("ldd", demo).stdout + execute("ldd", installed).stdout
-        if not os.path.exists(demo) or re.search(r"lib[atu]\w*san\.", used):
-            self.skipTest("the demo was not built, or a sanitizer's library is needed")
+    def put_installed(self, root):
         shutil.copytree(self.stage, root, symlinks=True)
-        shutil.copy(demo, root)
+
+    def put_debian_package(self, root):
+        script = os.path.join(paths.root, "tools", "packaging", "deb.sh")
+        made = execute("bash", script, "--stage", self.stage, os.path.join(self.folder, "bare-deb"))
+        self.assertEqual(execute("dpkg-deb", "--extract", made.stdout.split()[0], root).returncode, 0, made.stderr)
+
+    def put_wheel(self, root):
+        with zipfile.ZipFile(self.make_wheel().stdout.strip()) as wheel:
+            for entry in wheel.infolist():
+                os.chmod(wheel.extract(entry, root), entry.external_attr >> 16 & 0o777)
+
+    def make_bare(self, put, used):
+        """A root with a tree of ours, the demo, and the libraries that the two need."""
+        root = os.path.join(self.folder, "root-" + put.__name__)
+        put(root)
+        shutil.copy(os.path.join(paths.sim, "demo", "demo-sim"), root)
         for folder in ("proc", "dev", "tmp"):
             os.mkdir(os.path.join(root, folder))
         for name in set(re.findall(r"(/\S+) \(0x", used)):
             os.makedirs(root + os.path.dirname(name), exist_ok=True)
             shutil.copy(name, root + name)
-        if self.in_root(root, "--version").returncode:
-            self.skipTest("no other root can be entered here")
+        return root
+
+    def test_in_a_bare_container(self):
+        """With libc and the program's own libraries: the command needs no others, also to read JSON."""
+        demo = os.path.join(paths.sim, "demo", "demo-sim")
+        installed = self.one("bin/allograft")
+        used = execute("ldd", demo).stdout + execute("ldd", installed).stdout
+        if not os.path.exists(demo) or re.search(r"lib[atu]\w*san\.", used):
+            self.skipTest("the demo was not built, or a sanitizer's library is needed")
         needed = re.findall(r"NEEDED.*\[(.*)\]", execute("readelf", "-d", installed).stdout)
         self.assertEqual([name for name in needed if not re.match(r"lib(c|dl|m|pthread)\.so\.|ld-linux", name)], [])
+        for put in (self.put_installed, self.put_debian_package, self.put_wheel):
+            with self.subTest(put=put.__name__):
+                if put == self.put_debian_package and not shutil.which("dpkg-deb"):
+                    continue
+                root = self.make_bare(put, used)
+                if self.in_root(root, "--version").returncode:
+                    self.skipTest("no other root can be entered here")
+                self.works_bare(root)
+
+    def works_bare(self, root):
         self.assertIn("self-test", self.in_root(root, "doctor").stdout)
         ran = self.in_root(root, "run", "--stats", "/tmp/a.json", "--", "/demo-sim")
         self.assertEqual((ran.returncode, ran.stderr), (0, ""))
@@ -248,6 +312,8 @@ class Install(CommandTest):
             self.assertIn("demo-sim (process ", shown.stdout)
         top = self.in_root(root, "top", "--once")
         self.assertEqual((top.returncode, top.stderr), (0, ""))
+        metrics = self.in_root(root, "top", "--once", "--prometheus", "/tmp/a.prom")
+        self.assertEqual((metrics.returncode, metrics.stderr), (0, ""))
 
     def test_debian_package_needs_a_folder(self):
         script = os.path.join(paths.root, "tools", "packaging", "deb.sh")
@@ -276,8 +342,15 @@ class Install(CommandTest):
         with zipfile.ZipFile(path) as wheel:
             self.assertIsNone(wheel.testzip())
             names = [n for n in wheel.namelist() if not n.endswith("/RECORD")]
+            told = wheel.read([n for n in names if n.endswith("/METADATA")][0]).decode()
             record = wheel.read([n for n in wheel.namelist() if n.endswith("/RECORD")][0]).decode().splitlines()
         self.assertEqual([line.split(",")[0] for line in record[:-1]], names)
+        fields, _, about = told.partition("\n\n")
+        for field in ("Author: ", "Summary: ", "License: Apache-2.0\n", "Description-Content-Type: text/markdown"):
+            self.assertIn("\n" + field, fields)
+        self.assertNotIn("Homepage", fields)
+        self.assertIn("# Allograft\n", about)
+        self.assertNotIn("](", about)  # links lead nowhere outside of the repository
         for name in ("LICENSE", "LICENSE.uPlot", "LICENSE.jansson"):
             self.assertEqual(len([n for n in names if n.endswith(".dist-info/" + name)]), 1, name)
         package = os.path.join(paths.root, "tools", "python")
@@ -309,6 +382,8 @@ class Install(CommandTest):
         imported = execute(sys.executable, "-c", "import allograft.compat.full_cuda_graph as m; print(m.__file__)",
                            env=env, cwd=self.folder)
         self.assertTrue(imported.stdout.startswith(target), imported)
+        version = execute(sys.executable, "-c", "import allograft; print(allograft.__version__)", env=env, cwd=self.folder)
+        self.assertEqual(version.stdout, allograft("--version").stdout.split()[1] + "\n")
         bad = execute(installed, "run", "--policy", "none", "true", env=env)
         self.assertEqual(bad.returncode, 2)
 

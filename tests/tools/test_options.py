@@ -4,6 +4,7 @@ import fcntl
 import os
 import pty
 import re
+import subprocess
 import struct
 import termios
 
@@ -270,7 +271,13 @@ class Units(CommandTest):
 class Words(CommandTest):
     def test_version(self):
         version = re.search(r"\n\s*version: '([^']+)'", read("meson.build"))[1]
-        self.assert_silent(allograft("--version"), f"allograft {version}\n")
+        said = allograft("--version")
+        self.assertEqual((said.returncode, said.stderr), (0, ""))
+        self.assertRegex(said.stdout, r"^allograft %s( \(commit [0-9a-f]{12,40}(-dirty)?\))?\n$" % re.escape(version))
+        head = subprocess.run(["git", "-C", paths.root, "rev-parse", "HEAD"], stdout=subprocess.PIPE,
+                              stderr=subprocess.DEVNULL, universal_newlines=True, check=False)
+        if os.path.exists(os.path.join(paths.root, ".git")) and head.returncode == 0:
+            self.assertIn(" (commit " + head.stdout[:12], said.stdout)
 
     def test_help_names_every_command(self):
         for word in ("--help", "-h", "help"):

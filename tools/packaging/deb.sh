@@ -1,8 +1,10 @@
 #!/bin/bash
-# Makes a Debian package: deb.sh [--stage DIR] OUT.
+# Makes Debian packages: deb.sh [--stage DIR] OUT.
 #
 # DIR is a tree that `meson install` made; without it the project is built for /usr and installed into one.
-# OUT is the folder that gets the package, whose name is printed. Needs dpkg-deb, and no network.
+# OUT is the folder that gets the packages, whose names are printed: allograft, then allograft-dev with the header and,
+# where the tree has debug information, allograft-dbgsym with that. ALLOGRAFT_HOMEPAGE and ALLOGRAFT_MAINTAINER in the
+# environment become their fields of these names. Needs dpkg-deb, and no network.
 set -euo pipefail
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -37,7 +39,7 @@ build() {
     fi
     {
         "${MESON:-meson}" setup "$work/build" "$ROOT" --prefix=/usr --libdir="$libdir" \
-            --buildtype=debugoptimized -Dtests=false
+            --buildtype=debugoptimized -Dtests=false -Dstrip=false
         "${MESON:-meson}" compile -C "$work/build"
         "${MESON:-meson}" install -C "$work/build" --no-rebuild --destdir "$tree"
     } >"$work/log" 2>&1 || {
@@ -59,11 +61,56 @@ depends() {
     printf '%s\n' "${found:-libc6}"
 }
 
-# jansson, where the command opens it because it was there as a shared library only.
+# opens FILE: a library's name stands alone in the command; in messages there are words around it.
+opens() {
+    grep -aqzx "$1" "$command"
+}
+
+# What the command opens when it is asked for it; jansson only where that was there as a shared library alone.
 recommends() {
-    if grep -q 'libjansson\.so' "$command"; then
-        printf ', libjansson4'
-    fi
+    local found=
+
+    ! opens 'libdw\.so\.1' || found+=', libdw1 | libdw1t64'
+    ! opens 'libmicrohttpd\.so\.12' || found+=', libmicrohttpd12 | libmicrohttpd12t64'
+    ! opens 'libjansson\.so\.4' || found+=', libjansson4'
+    [ -z "$found" ] || printf '\nRecommends: %s' "${found#, }"
+}
+
+# move_debug FILE: what debuggers read goes to the package of that, under the build's id, where they look for it.
+move_debug() {
+    local id file
+
+    readelf -SW "$1" | grep -q ' \.debug_info ' || return 0
+    id=$(readelf -n "$1" | sed -n 's/^ *Build ID: //p')
+    [ -n "$id" ] || return 0
+    file=$work/dbgsym/usr/lib/debug/.build-id/${id:0:2}/${id:2}.debug
+    mkdir -p "${file%/*}"
+    objcopy --only-keep-debug --compress-debug-sections "$1" "$file"
+    chmod 644 "$file"
+    strip --strip-unneeded --remove-section=.comment --remove-section=.note "$1"
+}
+
+# make NAME TREE FIELDS: makes a package of a tree. The last line of FIELDS has its description's end.
+make() {
+    local package=$out/$1_${version}_$architecture.deb
+
+    mkdir -p "$2/DEBIAN"
+    {
+        printf 'Package: %s\nVersion: %s\nArchitecture: %s\n' "$1" "$version" "$architecture"
+        printf 'Maintainer: %s\n' "${ALLOGRAFT_MAINTAINER:-The Allograft developers <allograft@localhost>}"
+        printf 'Priority: optional\n'
+        printf 'Installed-Size: %s\n' "$(du -sk --exclude=DEBIAN "$2" | cut -f1)"
+        [ -z "${ALLOGRAFT_HOMEPAGE:-}" ] || printf 'Homepage: %s\n' "$ALLOGRAFT_HOMEPAGE"
+        printf '%s\n' "$3"
+    } >"$2/DEBIAN/control"
+    dpkg-deb --root-owner-group --build "$2" "$package" >/dev/null
+    printf '%s\n' "$package"
+}
+
+# move_into TREE PATH: moves what a folder of the tree has into the tree of another package.
+move_into() {
+    mkdir -p "$1/${2%/*}"
+    mv "$tree/$2" "$1/$2"
 }
 
 if [ -n "$stage" ]; then
@@ -81,7 +128,7 @@ version=$(sed -n "s/^  version: '\(.*\)',$/\1/p" "$ROOT/meson.build")
 architecture=$(dpkg --print-architecture)
 
 doc=$tree/usr/share/doc/allograft
-mkdir -p "$tree/DEBIAN" "$doc"
+mkdir -p "$doc"
 {
     cat "$ROOT/LICENSE"
     printf '\nThe command carries uPlot for the pages that it writes:\n\n'
@@ -92,23 +139,39 @@ mkdir -p "$tree/DEBIAN" "$doc"
 # Debian's zsh looks for what packages bring in a folder of its own.
 find "$tree" -type d -path '*/zsh/site-functions' -exec sh -c 'mv "$1" "${1%/*}/vendor-completions"' - {} \; -prune
 find "$tree" -path '*/man/*' -type f -name '*.[17]' -exec gzip -9n {} +
-cat >"$tree/DEBIAN/control" <<END
-Package: allograft
-Version: $version
-Architecture: $architecture
-Maintainer: The Allograft developers <allograft@localhost>
-Section: utils
-Priority: optional
-Depends: $(depends)
-Recommends: libdw1 | libdw1t64$(recommends)
-Installed-Size: $(du -sk --exclude=DEBIAN "$tree" | cut -f1)
-Description: runs CUDA programs on a memory pool and their repeated work as graphs
- A library to be preloaded into unchanged CUDA programs: cudaMalloc and cudaFree
- are served from a stream-ordered pool or from managed memory, repeated work is
- launched as CUDA graphs, and a report says what was done. The command starts
- programs under it and reads what it wrote.
-END
-mkdir -p "$out"
-package=$out/allograft_${version}_$architecture.deb
-dpkg-deb --root-owner-group --build "$tree" "$package" >/dev/null
-printf '%s\n' "$package"
+while read -r file; do
+    move_debug "$file"
+done < <(find "$tree" -type f \( -path '*/bin/*' -o -name '*.so' -o -name '*.so.*' \))
+for path in $(cd "$tree" && find . \( -name include -o -name pkgconfig \) -type d -prune -printf '%P\n'); do
+    move_into "$work/dev" "$path"
+done
+for name in dev dbgsym; do
+    [ ! -d "$work/$name" ] || install -D -m 644 "$doc/copyright" "$work/$name/usr/share/doc/allograft-$name/copyright"
+done
+
+mkdir -p "$out" "$tree/DEBIAN"
+find "$tree" -type f \( -name '*.so' -o -name '*.so.*' \) -exec chmod 644 {} +
+echo 'activate-noawait ldconfig' >"$tree/DEBIAN/triggers"
+make allograft "$tree" "Section: utils
+Depends: $(depends)$(recommends)
+Description: runs CUDA programs with device memory that is reused
+ A library to be preloaded into unchanged CUDA programs. By default the memory
+ that they free is kept and handed out again, and comes from a stream-ordered
+ pool once that is worth its start; a program that would gain nothing from it
+ runs as it does natively. On request, memory is managed, and repeated work is
+ launched as CUDA graphs. A report says what was done. The command starts
+ programs under it and reads what it wrote."
+if [ -d "$work/dev" ]; then
+    make allograft-dev "$work/dev" "Section: libdevel
+Depends: allograft (= $version)
+Description: header of Allograft's control interface
+ allograft.h, for programs that move managed memory, record graphs or ask for
+ statistics where Allograft is preloaded, and what pkg-config says of it."
+fi
+if [ -d "$work/dbgsym" ]; then
+    make allograft-dbgsym "$work/dbgsym" "Section: debug
+Depends: allograft (= $version)
+Description: debug symbols of Allograft
+ What debuggers and profilers read to show the functions and lines of the
+ library and of the command."
+fi

@@ -3,7 +3,8 @@
     wheel.py [--stage DIR] OUT
 
 DIR is a tree that `meson install` made; without it, the project is built and installed into one. The wheel goes
-into the folder OUT, and its name is printed. Needs no network; building needs Meson and ninja.
+into the folder OUT, and its name is printed. ALLOGRAFT_HOMEPAGE in the environment becomes the project's address in
+it. Needs no network; building needs Meson and ninja.
 
 The command and the library are in the module's folder, wherever pip puts that, and find each other there; the script
 that pip installs executes that command. The wheel's tag says which C library is needed: it follows from the versions
@@ -118,6 +119,27 @@ def module_files():
                 yield path, "allograft/" + os.path.relpath(path, MODULE)
 
 
+def metadata():
+    """Who made what, and what README's beginning says of it: its links lead nowhere outside of the repository."""
+    with open(os.path.join(ROOT, "README.md"), encoding="utf-8") as file:
+        about = file.read().split("\n![", 1)[0]
+    homepage = os.environ.get("ALLOGRAFT_HOMEPAGE")
+    fields = ["Metadata-Version: 2.1", "Name: allograft", "Version: " + version(),
+              "Summary: Runs CUDA programs with device memory that is reused and, on request, their repeated work as graphs",
+              "Author: The Allograft developers", "License: Apache-2.0",
+              *(["Project-URL: Homepage, " + homepage] if homepage else []),
+              "Keywords: CUDA,GPU,memory,allocator,CUDA graphs", "Classifier: Environment :: GPU :: NVIDIA CUDA",
+              "Classifier: License :: OSI Approved :: Apache Software License",
+              "Classifier: Operating System :: POSIX :: Linux", "Classifier: Programming Language :: C",
+              "Classifier: Programming Language :: Python :: 3", "Requires-Python: >=3.8",
+              "Description-Content-Type: text/markdown"]
+    return "\n".join(fields) + "\n\n" + about.rstrip() + """
+
+After `pip install`, `allograft run -- ./program` starts a program under the library of this package, and
+`allograft doctor` says what the machine can do. `import allograft` is the control interface for Python.
+"""
+
+
 def make(stage, out):
     files = sorted(installed(stage), key=lambda pair: pair[1])
     tag = platform_tag([path for path, to in files if to.startswith(("allograft/bin/", "allograft/lib/"))])
@@ -130,10 +152,7 @@ def make(stage, out):
         wheel.add_file(to, source)
     for source, to in files:
         wheel.add_file(to, source)
-    wheel.add(info + "/METADATA", (
-        "Metadata-Version: 2.1\nName: allograft\nVersion: %s\n"
-        "Summary: Runs CUDA programs with device memory that is reused, and their repeated work as graphs\n"
-        "License: Apache-2.0\nRequires-Python: >=3.8\n" % version()).encode())
+    wheel.add(info + "/METADATA", metadata().encode())
     wheel.add(info + "/WHEEL", (
         "Wheel-Version: 1.0\nGenerator: allograft\nRoot-Is-Purelib: false\nTag: py3-none-%s\n" % tag).encode())
     wheel.add(info + "/entry_points.txt", b"[console_scripts]\nallograft = allograft._command:main\n")

@@ -20,6 +20,8 @@ from .memory import (Support, advise_accessed_by, advise_module, advise_preferre
 from .statistics import dump, mark, stats
 from .transfer import Field, RingProperties, RingRecord, TransferRing
 
+__version__ = "0.1.0"
+
 __all__ = [
     "HOST", "Action", "AllograftError", "Capturing", "DeviceArray", "DriverError", "Field", "FullIterationGraph",
     "Graph", "InvalidArgument", "NoMemory", "NotLoaded", "NotReady", "RingProperties", "RingRecord", "Stage",
