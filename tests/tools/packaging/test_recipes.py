@@ -97,14 +97,15 @@ class Recipes(CommandTest):
 
     def test_slurm(self):
         script, demo = path_of("slurm", "task_prolog.sh"), os.path.join(paths.sim, "demo", "demo-sim")
+        self.assertTrue(os.stat(script).st_mode & 0o001, "Slurm executes it, as the job's user")
         with command.tempfile.TemporaryDirectory() as folder:
             job = dict(USE_ALLOGRAFT="1", CUDA_VISIBLE_DEVICES="0", ALLOGRAFT_LIBRARY=paths.library, SLURM_SUBMIT_DIR=folder,
                        SLURM_JOB_ID="77", LD_PRELOAD=None)
             for change in ({"USE_ALLOGRAFT": None}, {"CUDA_VISIBLE_DEVICES": None}):
-                self.assert_silent(execute("sh", script, env=clean_environment(**{**job, **change})), "")
-            own = execute("sh", script, env=clean_environment(**job, ALLOGRAFT_STATS="off"))
+                self.assert_silent(execute(script, env=clean_environment(**{**job, **change})), "")
+            own = execute(script, env=clean_environment(**job, ALLOGRAFT_STATS="off"))
             self.assert_silent(own, "export LD_PRELOAD=%s\n" % paths.library)
-            given = execute("sh", script, env=clean_environment(**job)).stdout
+            given = execute(script, env=clean_environment(**job)).stdout
             task = dict(re.fullmatch(r"export (\w+)=(.*)", line).groups() for line in given.splitlines())
             self.assertEqual(set(task), {"LD_PRELOAD", "ALLOGRAFT_STATS"})
             if os.path.exists(demo) and not os.environ.get("TEST_PRELOAD"):
