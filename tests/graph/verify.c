@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "policy/answers.h"
+#include "policy/order/capture.h"
 #include "policy/order/fence.h"
 #include "world.h"
 
@@ -38,6 +39,17 @@ bool ag_fence_wait_idle(struct ag_context *context, uint64_t timeout_ns)
     (void)context;
     (void)timeout_ns;
     return !is_busy && cuCtxSynchronize() == CUDA_SUCCESS;
+}
+
+/* policy/order/capture.c: nothing is captured here. */
+CUstreamCaptureMode ag_capture_relax(void)
+{
+    return CU_STREAM_CAPTURE_MODE_RELAXED;
+}
+
+void ag_capture_restore(CUstreamCaptureMode previous)
+{
+    (void)previous;
 }
 
 static void write_script(struct script *script, uint64_t *seed)

@@ -185,7 +185,7 @@ class Spill(Case):
 class Waits(Case):
     def test_are_bounded(self):
         """The other thread's free is behind a kernel that only this thread can end."""
-        for mode, in_vain in (('auto', 0), ('ordered', 1)):
+        for mode in ('auto', 'ordered'):
             with self.subTest(free=mode):
                 began = time.monotonic()
                 result = preloaded([COMMAND, 'waits'], {'SIM_MEMORY': '96MiB', 'ALLOGRAFT_POLICY': 'pool',
@@ -194,7 +194,7 @@ class Waits(Case):
                 self.assertEqual(result.out.splitlines(),
                                  ['more than is free until the kernel ends: 2', 'and then: 0'])
                 self.assertLess(time.monotonic() - began, 40)
-                self.assertEqual(result.report()['pressure']['waits_in_vain'] > 0, bool(in_vain))
+                self.assertGreater(result.report()['pressure']['waits_in_vain'], 0)
 
 
 if __name__ == '__main__':

@@ -152,11 +152,6 @@ static void a_child_is_alone(void)
         CHECK(!ag_users_are_several());
         ag_users_note();
         CHECK(!ag_users_are_several());
-        other_begins();
-        other_calls();
-        CHECK(ag_users_are_several());
-        other_ends();
-        CHECK(!ag_users_are_several());
         _exit(0);
     }
     CHECK(waitpid(pid, &status, 0) == pid && status == 0);
