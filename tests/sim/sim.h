@@ -89,6 +89,10 @@ SIM_EXPORT size_t sim_bytes_resident(CUdeviceptr p, size_t bytes, int device);
 /* Calls of a driver symbol (its full name; "*": of any) that reached the simulation so far. */
 SIM_EXPORT unsigned long sim_calls(const char *symbol);
 
+/* The calling thread's next call is late: before the driver has it, other threads make some calls or
+ * one ends (1 ms at most, or so). SIM_STALL makes any call so. */
+SIM_EXPORT void sim_be_late(void);
+
 /* From now on `what` runs inside each call of `symbol` (its full name), with the driver's lock held
  * or not: as a signal handler does that interrupts the driver there. NULL: no more. */
 SIM_EXPORT void sim_inside(const char *symbol, bool locked, void (*what)(void));

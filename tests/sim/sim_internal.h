@@ -31,7 +31,13 @@ SIM_EXPORT CUresult CUDAAPI cuProfilerStop(void);
 
 /* ---- settings (settings.c) ---- */
 
-enum sim_sched { SIM_SCHED_ADVERSARIAL, SIM_SCHED_EAGER, SIM_SCHED_THREAD, SIM_SCHED_LAZY };
+enum sim_sched {
+    SIM_SCHED_ADVERSARIAL,
+    SIM_SCHED_EAGER,
+    SIM_SCHED_THREAD,
+    SIM_SCHED_LAZY,
+    SIM_SCHED_RELUCTANT
+};
 enum sim_on_violation { SIM_VIOLATION_EXIT, SIM_VIOLATION_ABORT, SIM_VIOLATION_COUNT };
 
 struct sim_settings {
@@ -45,7 +51,8 @@ struct sim_settings {
     size_t lazy_bytes;    /* likewise, for each function that is launched at all */
     size_t context_bytes; /* likewise, for each context */
     unsigned
-        idle_ms; /* with no driver call for so long, pending work goes on by itself; 0: never */
+        idle_ms;    /* with no driver call for so long, pending work goes on by itself; 0: never */
+    unsigned stall; /* one call in so many is late, or comes back late; 0: none */
     bool log;
 };
 
@@ -64,9 +71,9 @@ enum sim_needs {
 };
 
 struct sim_call {
-    CUresult refused; /* not CUDA_SUCCESS: return this at once */
-    CUcontext ctx;    /* the current one, where it is needed */
-    bool locked;
+    CUresult refused;     /* not CUDA_SUCCESS: return this at once */
+    CUcontext ctx;        /* the current one, where it is needed */
+    bool locked, records; /* an event */
 };
 
 void sim_enter(struct sim_call *call, const char *symbol, enum sim_needs needs);

@@ -3,6 +3,7 @@
 
 #include <sched.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -124,6 +125,80 @@ void sim_say(const char *format, ...)
     fputc('\n', stderr);
 }
 
+/* ---- calls that come late, or come back late, as those of threads that the machine lets wait ----
+ *
+ * Not for a time, but until other threads have made some calls or one has ended: so they meet what
+ * comes late at every place, whatever the machine is. */
+
+#define LATEST_POLLS 12u /* of 20 us: nobody else may be there */
+#define MOST_CALLS   24u
+
+static struct {
+    _Atomic unsigned n_calls, n_ended;
+    pthread_key_t key; /* its destructor sees threads end, after those of who began before us */
+    pthread_once_t once;
+} late = {.once = PTHREAD_ONCE_INIT};
+
+static __thread uint64_t late_random;
+static __thread bool is_late;
+
+static void thread_ended(void *unused)
+{
+    (void)unused;
+    (void)atomic_fetch_add(&late.n_ended, 1);
+}
+
+static void make_late_key(void)
+{
+    if (pthread_key_create(&late.key, thread_ended))
+        abort();
+}
+
+static uint32_t draw_late(uint32_t below)
+{
+    if (!late_random) {
+        late_random = sim_settings()->seed * 0x9e3779b97f4a7c15u + (uint64_t)sim_thread_number();
+        (void)pthread_once(&late.once, make_late_key);
+        (void)pthread_setspecific(late.key, &late);
+    }
+    late_random = late_random * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(late_random >> 33) % below;
+}
+
+/* of: one in so many is; 0: none. */
+static void be_late(unsigned of)
+{
+    unsigned until, n_ended;
+
+    if (!of || callback != SIM_IN_NOTHING || draw_late(of))
+        return;
+    n_ended = atomic_load(&late.n_ended);
+    until = atomic_load(&late.n_calls) + 1 + draw_late(MOST_CALLS);
+    for (unsigned i = 0; i < LATEST_POLLS && atomic_load(&late.n_ended) == n_ended &&
+                         (int)(atomic_load(&late.n_calls) - until) < 0;
+         i++)
+        (void)usleep(20);
+}
+
+static void come_late(void)
+{
+    be_late(is_late ? 1 : sim_settings()->stall);
+    is_late = false;
+}
+
+/* Most of all where an event has been recorded that others may take to cover what they do. */
+static void come_back_late(bool recorded)
+{
+    unsigned of = sim_settings()->stall;
+
+    be_late(of && recorded ? 2 : of);
+}
+
+void sim_be_late(void)
+{
+    is_late = true;
+}
+
 static CUresult admit(const char *symbol, enum sim_needs needs, CUcontext *ret_ctx)
 {
     bool counted = twin_counted;
@@ -199,8 +274,11 @@ void sim_enter(struct sim_call *call, const char *symbol, enum sim_needs needs)
         return;
     }
     run_inside(symbol, false);
+    come_late();
     sim_lock();
     call->locked = true;
+    call->records = !strcmp(symbol, "cuEventRecord") || !strcmp(symbol, "cuCtxRecordEvent");
+    (void)atomic_fetch_add(&late.n_calls, 1);
     sim_log("%s", symbol);
     run_inside(symbol, true);
     if (self.initialised && !self.gone && !self.forked && needs != SIM_NEEDS_NOTHING &&
@@ -214,8 +292,10 @@ void sim_enter(struct sim_call *call, const char *symbol, enum sim_needs needs)
 
 void sim_leave(struct sim_call *call)
 {
-    if (call->locked)
-        sim_unlock();
+    if (!call->locked)
+        return;
+    sim_unlock();
+    come_back_late(call->records);
 }
 
 CUresult sim_enter_twin(const char *symbol)

@@ -45,7 +45,7 @@ static int read_word(const char *name, const char *const *words, int n)
 
 static void read_all(void)
 {
-    static const char *const scheds[] = {"adversarial", "eager", "thread", "lazy"};
+    static const char *const scheds[] = {"adversarial", "eager", "thread", "lazy", "reluctant"};
     static const char *const violations[] = {"exit", "abort", "count"};
 
     settings.seed = read_number("SIM_SEED", 1);
@@ -55,10 +55,11 @@ static void read_all(void)
     settings.upload_bytes = read_number("SIM_UPLOAD", 0);
     settings.lazy_bytes = read_number("SIM_LAZY", 0);
     settings.context_bytes = read_number("SIM_CONTEXT", 0);
-    settings.sched = (enum sim_sched)read_word("SIM_SCHED", scheds, 4);
+    settings.sched = (enum sim_sched)read_word("SIM_SCHED", scheds, 5);
     settings.idle_ms = (unsigned)read_number("SIM_IDLE_MS", 500);
     if (settings.sched == SIM_SCHED_LAZY)
         settings.idle_ms = 0;
+    settings.stall = (unsigned)read_number("SIM_STALL", 0);
     settings.log = read_number("SIM_LOG", 0) != 0;
     settings.on_violation = (enum sim_on_violation)read_word("SIM_VIOLATION", violations, 3);
 }

@@ -145,6 +145,7 @@ static void put_number(const char *name, uint64_t value)
 
 static void child(uint64_t seed)
 {
+    static const char *const stalls[] = {"0", "100", "40"};
     struct traits traits;
 
     clock_restart();
@@ -161,7 +162,9 @@ static void child(uint64_t seed)
     (void)setenv("SIM_VIOLATION", traits.faults ? "count" : "abort", 1);
     (void)setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
     if (options.n_threads > 1 && seed % 2)
-        (void)setenv("SIM_SCHED", "thread", 1);
+        (void)setenv("SIM_SCHED", traits.relay ? "reluctant" : "thread", 1);
+    if (options.n_threads > 1)
+        (void)setenv("SIM_STALL", traits.relay ? "12" : stalls[seed % 3], 1);
     if (options.stats)
         (void)setenv("ALLOGRAFT_STATS", options.stats, 1);
     (void)alarm(getenv("DIFF_HANG") ? (unsigned)atoi(getenv("DIFF_HANG")) : HANG_SECONDS);

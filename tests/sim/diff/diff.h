@@ -52,11 +52,13 @@ struct traits {
     bool persists;   /* kernels wait for work of other streams */
     bool narrow;     /* most work goes to one stream, which seldom changes */
     bool divided;    /* every other thread only allocates and frees, beside those that submit */
-    bool polls;      /* the host waits for memory without any call of the driver */
-    bool maps;       /* one in ten: memory of cuMemMap and of code, limits (op_map.c) */
-    bool shares;     /* others get at its memory (op_share.c) */
-    bool batches;    /* copies by batches; the host looks by those alone, or for the most part */
-    bool boxes;      /* copies of rectangles and boxes, and what the driver refuses (op_box.c) */
+    bool replaced; /* threads end, just after they have submitted work, and others go on for them */
+    bool relay;    /* of those that are divided: one submits, all others allocate and free */
+    bool polls;    /* the host waits for memory without any call of the driver */
+    bool maps;     /* one in ten: memory of cuMemMap and of code, limits (op_map.c) */
+    bool shares;   /* others get at its memory (op_share.c) */
+    bool batches;  /* copies by batches; the host looks by those alone, or for the most part */
+    bool boxes;    /* copies of rectangles and boxes, and what the driver refuses (op_box.c) */
     unsigned n_bystanders; /* streams that are created at the start and never used */
 };
 
@@ -188,7 +190,12 @@ struct world {
     const struct traits *traits;
     uint64_t random;
     unsigned op, thread, lean, n_asked;
-    bool submits_nothing;         /* only allocates and frees */
+    bool submits_nothing; /* only allocates and frees */
+    /* What the thread used last before it ended (0: nothing), where, and how much that was once it
+     * was freed. */
+    unsigned last_id, last_stream;
+    size_t last_bytes;
+    _Atomic bool is_ending;       /* the thread's next call is its last */
     unsigned next_stream, n_next; /* stream_pick gives this one so many times more */
     unsigned main_stream;         /* of narrow programs */
     char *log;
@@ -350,6 +357,8 @@ bool op_stream_ask(struct world *w);
 bool op_synchronize(struct world *w);
 /* A non-blocking stream of the context; MAX_STREAMS when there is none. */
 unsigned pick_nonblocking(struct world *w, unsigned context, unsigned but);
+/* Unless it is gone, or captures. */
+void wait_for_stream(struct world *w, unsigned stream);
 bool op_hold(struct world *w);
 bool op_spin(struct world *w);
 

@@ -196,7 +196,7 @@ static bool loop_begin(struct world *w, struct loop *loop, struct plan *plan)
 
 /* ---- what comes in between ---- */
 
-static void wait_for_stream(struct world *w, unsigned stream)
+void wait_for_stream(struct world *w, unsigned stream)
 {
     struct clock pending;
 

@@ -153,6 +153,8 @@ bool op_share(struct world *w)
     if (w->capture.open || context >= MAX_CONTEXTS || !w->contexts[context].alive)
         return false;
     stream = w->traits->per_thread ? w->contexts[context].per_thread : w->contexts[context].legacy;
+    if (!w->streams[stream].alive)
+        return false;
     neighbours(w, stream, bytes);
     shared = goes ? fresh(w, stream, bytes) : pick_small(w, context);
     if (!shared)

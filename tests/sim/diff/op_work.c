@@ -26,8 +26,8 @@ static unsigned default_stream(struct world *w)
     unsigned stream =
         w->traits->per_thread ? w->contexts[w->current].per_thread : w->contexts[w->current].legacy;
 
-    if (!w->contexts[w->current].alive || w->streams[stream].capturing ||
-        capture_forbids_waiting(w) ||
+    if (!w->contexts[w->current].alive || !w->streams[stream].alive ||
+        w->streams[stream].capturing || capture_forbids_waiting(w) ||
         (w->streams[stream].kind == STREAM_LEGACY && capture_forbids_legacy(w)))
         return MAX_STREAMS;
     return stream;

@@ -71,12 +71,16 @@ void traits_of(uint64_t seed, unsigned n_threads, bool ipc, struct traits *ret_t
     t->boxes = chance(&dice, 30);
     t->shares = chance(&dice, 20);
     t->batches = chance(&dice, 20);
+    t->replaced = chance(&dice, 60) && n_threads > 1;
+    t->relay = chance(&dice, 75) && t->divided && t->replaced;
+    if (t->relay) /* or each free would wait */
+        t->visible = false;
 }
 
 void traits_with_iterations(struct traits *traits)
 {
     traits->iterations = true;
-    traits->persists = traits->narrow = traits->divided = false;
+    traits->persists = traits->narrow = traits->divided = traits->relay = false;
     traits->n_ops = 12 + traits->n_ops / 8;
     traits->polls = traits->seed % 7 == 0;
     /* In half of them there are more streams than Allograft has streams, or nearly so many. */
@@ -146,6 +150,11 @@ void one_operation(struct world *w)
     if (w->traits->batches && !w->submits_nothing && !w->capture.open && chance(w, 16) &&
         (chance(w, 30) ? op_batch(w) : op_batch_and_free(w)))
         return;
+    /* An answer tells nothing here, but to give it Allograft places a fence. */
+    if (w->traits->relay && w->submits_nothing && chance(w, w->lean ? 40 : 5)) {
+        if (op_stream_ask(w))
+            return;
+    }
     for (unsigned tries = 0; tries < 12; tries++) {
         if (w->capture.open) {
             if (op_in_capture(w))
@@ -337,11 +346,30 @@ static struct {
 /* Threads that only free rely on what others did before a meeting, and those on their frees. */
 static unsigned n_phases(const struct traits *traits)
 {
-    return traits->divided ? 12 : 4;
+    return traits->relay ? 4 : traits->replaced ? 6 : traits->divided ? 12 : 4;
 }
 
-/* Between two barriers, by one thread: what each had submitted becomes known to all, and each hands
- * some buffers to the next one. */
+/* Some of the one's buffers become the other's, which knows what was done with them. */
+static void hand_over(struct world *from, struct world *to, unsigned first)
+{
+    for (unsigned b = first; b < MAX_BUFFERS; b += 3) {
+        struct buffer *buffer = &from->buffers[b], *place = NULL;
+
+        if (!buffer->live || buffer_in_graph(from, buffer))
+            continue;
+        for (unsigned p = 0; p < MAX_BUFFERS; p++)
+            if (!to->buffers[p].live)
+                place = &to->buffers[p];
+        if (!place)
+            continue;
+        *place = *buffer;
+        to->bytes_live += buffer->bytes;
+        buffer_gone(from, buffer);
+    }
+}
+
+/* While no other thread is there: what each had submitted becomes known to all, and each hands some
+ * buffers to the next one. */
 static void exchange(void)
 {
     struct clock all = {0}, host = {0};
@@ -354,22 +382,8 @@ static void exchange(void)
         threads.worlds[i]->contexts[0].foreign = all;
         threads.worlds[i]->host = host;
     }
-    for (unsigned i = 0; i < threads.n; i++) {
-        struct world *from = threads.worlds[i], *to = threads.worlds[(i + 1) % threads.n];
-        for (unsigned b = i % 2; b < MAX_BUFFERS; b += 3) {
-            struct buffer *buffer = &from->buffers[b], *place = NULL;
-            if (!buffer->live || buffer_in_graph(from, buffer))
-                continue;
-            for (unsigned p = 0; p < MAX_BUFFERS; p++)
-                if (!to->buffers[p].live)
-                    place = &to->buffers[p];
-            if (!place)
-                continue;
-            *place = *buffer;
-            to->bytes_live += buffer->bytes;
-            buffer_gone(from, buffer);
-        }
-    }
+    for (unsigned i = 0; i < threads.n; i++)
+        hand_over(threads.worlds[i], threads.worlds[(i + 1) % threads.n], i % 2);
 }
 
 static void *thread_main(void *data)
@@ -379,7 +393,6 @@ static void *thread_main(void *data)
 
     if (w->thread)
         (void)cu.cuCtxSetCurrent(w->contexts[0].handle);
-    w->submits_nothing = w->traits->divided && w->thread % 2;
     for (unsigned phase = 0; phase < n; phase++) {
         run_operations(w, w->traits->n_ops / n);
         if (pthread_barrier_wait(&threads.meeting) == PTHREAD_BARRIER_SERIAL_THREAD)
@@ -387,6 +400,183 @@ static void *thread_main(void *data)
         (void)pthread_barrier_wait(&threads.meeting);
     }
     return NULL;
+}
+
+/* ---- threads that end, and others that go on for them ---- */
+
+/* Perhaps at the address of what the thread before it had used last, and on another stream. */
+static struct buffer *first_words(struct world *w)
+{
+    bool fits = w->last_bytes && w->bytes_live + w->last_bytes <= MOST_BYTES;
+    struct buffer *buffer = fits ? buffer_new(w, BUFFER_NATIVE, 0, w->last_bytes) : NULL;
+
+    w->last_bytes = 0;
+    w->last_id = 0;
+    if (!buffer ||
+        !did(w, ROOM_OR_HOST(w, 0, buffer->bytes, cu.cuMemAlloc_v2(&buffer->p, buffer->bytes)),
+             "alloc b%u again", buffer->id))
+        return NULL;
+    buffer->live = true;
+    w->bytes_live += buffer->bytes;
+    for (unsigned tries = 0; tries < 8; tries++) {
+        w->n_next = 0;
+        w->next_stream = w->main_stream = stream_pick(w);
+        if (w->next_stream != w->last_stream)
+            break;
+    }
+    w->n_next = 1;
+    return fill_new(w, buffer) && buffer->filled ? buffer : NULL;
+}
+
+static void last_words(struct world *w)
+{
+    unsigned stream = stream_pick(w);
+    struct buffer *buffer =
+        stream == MAX_STREAMS ? NULL : buffer_pick(w, stream, true, false, NULL);
+
+    if (!buffer || buffer->kind != BUFFER_NATIVE || buffer_in_graph(w, buffer))
+        return;
+    sim_be_late(); /* so that others are in the middle of something when the thread has ended */
+    if (!did(w, launch_fill(w, stream, buffer->p, buffer->extent, w->op), "at last b%u s%u",
+             buffer->id, stream))
+        return;
+    used_both(w, stream, buffer, NULL);
+    w->last_id = buffer->id;
+    w->last_stream = stream;
+}
+
+/* Of those that only free, so many that they are there when others end. */
+static unsigned operations_of_life(const struct world *w)
+{
+    unsigned n = w->traits->n_ops / n_phases(w->traits);
+
+    if (!w->traits->relay)
+        return 1 + n / 2;
+    return w->submits_nothing ? 70 : 1 + n / 6;
+}
+
+static void *life_main(void *data)
+{
+    struct world *w = data;
+    struct buffer *first;
+    unsigned id;
+
+    (void)cu.cuCtxSetCurrent(w->contexts[0].handle);
+    first = w->submits_nothing ? NULL : first_words(w);
+    id = first ? first->id : 0;
+    if (first)
+        wait_for_stream(w, first->last_stream);
+    run_operations(w, operations_of_life(w));
+    if (first)
+        wait_for_stream(w, w->last_stream); /* of the thread before it */
+    if (first && first->live && first->id == id && w->streams[first->last_stream].alive)
+        (void)read_back(w, first, first->last_stream, true);
+    for (unsigned i = 0; i < 3 && !w->submits_nothing; i++) {
+        w->is_ending = i == 2;
+        last_words(w);
+    }
+    w->is_ending = true;
+    return NULL;
+}
+
+/* Frees, and a question before which Allograft places a fence, while the other thread submits its
+ * last. */
+static void free_while_it_ends(struct world *w, struct world *first)
+{
+    CUdeviceptr p;
+
+    while (!w->is_ending)
+        (void)usleep(20);
+    use_context(first, 0);
+    for (unsigned i = 0; i < 3; i++) {
+        if (!did(first, ROOM_OR_HOST(first, 0, 512, cu.cuMemAlloc_v2(&p, 512)), "while it ends"))
+            continue;
+        (void)did(first, cu.cuMemFree_v2(p), "free that");
+        host_knows_context(first, 0);
+        (void)cu.cuStreamQuery(CU_STREAM_PER_THREAD);
+    }
+}
+
+/* By the first thread, which has waited for the other one to end. */
+static void free_what_it_left(struct world *w, struct world *first)
+{
+    for (unsigned i = 0; i < MAX_BUFFERS && w->last_id; i++) {
+        struct buffer *buffer = &w->buffers[i];
+
+        if (!buffer->live || buffer->id != w->last_id || buffer->kind != BUFFER_NATIVE)
+            continue;
+        w->last_id = 0;
+        if (!did(first, cu.cuMemFree_v2(buffer->p), "free b%u, which a thread left", buffer->id))
+            return;
+        w->last_bytes = buffer->bytes;
+        buffer_gone(w, buffer);
+        host_knows_context(first, 0);
+    }
+}
+
+/* The next thread has a stream of its own; where there is no number left for it, it uses none. */
+static void renew_own_stream(struct world *w)
+{
+    unsigned old = w->contexts[0].per_thread, new;
+
+    if (!w->streams[old].seq)
+        return;
+    w->streams[old].alive = false;
+    new = stream_new(w, 0, STREAM_PER_THREAD, CU_STREAM_PER_THREAD);
+    if (new == MAX_STREAMS)
+        return;
+    w->contexts[0].per_thread = new;
+    w->main_stream = w->main_stream == old ? new : w->main_stream;
+}
+
+/* It knows all that the first one knows. */
+static void begin_life(pthread_t *id, struct world *w, struct world *first)
+{
+    renew_own_stream(w);
+    w->is_ending = false;
+    host_knows(w, &first->host);
+    clock_join(&w->contexts[0].foreign, &first->contexts[0].all);
+    clock_join(&w->contexts[0].foreign, &first->contexts[0].foreign);
+    if (pthread_create(id, NULL, life_main, w))
+        abort();
+}
+
+static void end_life(pthread_t id, struct world *w, struct world *first)
+{
+    if (first->traits->relay && !w->submits_nothing)
+        free_while_it_ends(w, first);
+    (void)pthread_join(id, NULL);
+    host_knows(first, &w->host);
+    clock_join(&first->contexts[0].foreign, &w->contexts[0].all);
+    clock_join(&first->contexts[0].foreign, &w->contexts[0].foreign);
+}
+
+/* The first thread goes on meanwhile. It takes over what threads leave that end, and uses or frees
+ * it at once. */
+static void run_lives(struct world *first)
+{
+    unsigned n = n_phases(first->traits), n_turns = first->traits->relay ? 8 : 3;
+    unsigned part = first->traits->relay ? 10 : first->traits->n_ops / n / n_turns + 1;
+    pthread_t ids[MAX_THREADS];
+
+    for (unsigned phase = 0; phase < n; phase++) {
+        for (unsigned i = 1; i < threads.n; i++)
+            begin_life(&ids[i], threads.worlds[i], first);
+        for (unsigned turn = 0; turn < n_turns; turn++) {
+            unsigned i = first->traits->relay && chance(first, 70) ? threads.n - 1
+                                                                   : 1 + draw(first, threads.n - 1);
+
+            run_operations(first, part);
+            end_life(ids[i], threads.worlds[i], first);
+            if (chance(first, 70))
+                free_what_it_left(threads.worlds[i], first);
+            hand_over(threads.worlds[i], first, turn);
+            begin_life(&ids[i], threads.worlds[i], first);
+        }
+        for (unsigned i = 1; i < threads.n; i++)
+            end_life(ids[i], threads.worlds[i], first);
+        exchange();
+    }
 }
 
 static struct world *world_new(const struct traits *traits, unsigned thread, char *logs)
@@ -405,6 +595,8 @@ static struct world *world_new(const struct traits *traits, unsigned thread, cha
     w->first_stream = thread * w->max_streams;
     w->main_stream = w->first_stream + traits->per_thread; /* the default one: see context_open() */
     w->current = MAX_CONTEXTS;
+    w->submits_nothing =
+        traits->relay ? thread != traits->n_threads - 1 : traits->divided && thread % 2;
     return w;
 }
 
@@ -440,6 +632,10 @@ static void run_threads(struct world *first, const struct traits *traits, char *
         w->contexts[0].per_thread = stream_new(w, 0, STREAM_PER_THREAD, CU_STREAM_PER_THREAD);
         if (both)
             share(w, both);
+    }
+    if (traits->replaced) {
+        run_lives(first);
+        return;
     }
     for (unsigned i = 1; i < threads.n; i++)
         if (pthread_create(&ids[i], NULL, thread_main, threads.worlds[i]))

@@ -5,7 +5,8 @@
  * the moment says so at some driver call: moods range from "nothing runs that need not" to "all
  * that can run does", prefer old or new operations, and starve one stream. Of the other schedulers,
  * eager runs all it can at once, thread has a worker thread, and lazy, for questions of the kind
- * "does this call wait?", runs nothing but what somebody waits for. */
+ * "does this call wait?", runs nothing but what somebody waits for; reluctant likewise, and what is
+ * asked about again and again. */
 #include "tests/sim/sim_internal.h"
 
 #include <pthread.h>
@@ -354,8 +355,10 @@ void sim_wait(struct sim_op *op)
 
 void sim_nudge(struct sim_op *op)
 {
-    if (op->state == SIM_OP_DONE || sim_settings()->sched != SIM_SCHED_ADVERSARIAL ||
-        sim_in_host_function() || !sim_chance(128))
+    bool nudged = sim_settings()->sched == SIM_SCHED_ADVERSARIAL ||
+                  sim_settings()->sched == SIM_SCHED_RELUCTANT;
+
+    if (op->state == SIM_OP_DONE || !nudged || sim_in_host_function() || !sim_chance(128))
         return;
     struct sim_op *next = pick(mark_closure(op), NO_VICTIM);
     if (next)
