@@ -7,6 +7,8 @@
  * call is going to change that, and each look at the clock moves it on by a tenth of a second. So
  * the wait ends as it would have, by its timeout.
  *
+ * Programs that do nothing for twelve seconds, and kernels that run for so long, move it on as well.
+ *
  * The executable comes first where the loader looks for a function: the library calls this one. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -40,6 +42,11 @@ void clock_restart(void)
     self.began_ns = 0;
 }
 
+void clock_skip(uint64_t ns)
+{
+    self.ahead_ns += ns;
+}
+
 static unsigned long questions(void)
 {
     return sim_calls("cuStreamQuery") + sim_calls("cuEventQuery");
@@ -67,9 +74,7 @@ int clock_gettime(clockid_t id, struct timespec *now)
     ns = (uint64_t)now->tv_sec * 1000000000u + (uint64_t)now->tv_nsec;
     if (!self.began_ns)
         self.began_ns = ns;
-    if (ns - self.began_ns < FROM_NS)
-        return 0;
-    if (in_vain())
+    if (ns - self.began_ns >= FROM_NS && in_vain())
         self.ahead_ns += STEP_NS;
     ns += self.ahead_ns;
     now->tv_sec = (time_t)(ns / 1000000000u);

@@ -58,6 +58,7 @@ struct traits {
     bool maps;     /* one in ten: memory of cuMemMap and of code, limits (op_map.c) */
     bool shares;   /* others get at its memory (op_share.c) */
     bool batches;  /* copies by batches; the host looks by those alone, or for the most part */
+    bool idles;    /* pauses, and kernels, that are longer than anything waits (op_idle) */
     bool boxes;    /* copies of rectangles and boxes, and what the driver refuses (op_box.c) */
     unsigned n_bystanders; /* streams that are created at the start and never used */
 };
@@ -107,6 +108,7 @@ enum kernel {
     KERNEL_SPIN,
     KERNEL_SHAPE, /* what it writes depends on how it was launched */
     KERNEL_MIXED, /* parameters of many sizes */
+    KERNEL_LONG,  /* fills after LONG_NS */
     N_KERNELS
 };
 
@@ -276,6 +278,9 @@ uint64_t hash_of(const void *bytes, size_t n);
 /* Before anything else; the other one in the process of a program. */
 void clock_start(void);
 void clock_restart(void);
+/* So much time has passed. */
+void clock_skip(uint64_t ns);
+#define LONG_NS 12000000000u /* longer than anything of ours waits */
 
 /* ---- room.c ---- */
 
@@ -305,6 +310,7 @@ CUresult launch_fill_early(struct world *w, unsigned stream, CUdeviceptr p, size
 CUresult launch_two(struct world *w, unsigned stream, enum kernel kernel, CUdeviceptr dst,
                     CUdeviceptr src, size_t bytes);
 CUresult launch_spin(struct world *w, unsigned stream, CUdeviceptr flag);
+CUresult launch_long(struct world *w, unsigned stream, CUdeviceptr p, size_t bytes, uint32_t value);
 CUresult launch_mark(struct world *w, unsigned stream, uint32_t index);
 CUresult launch_as(struct world *w, unsigned stream, enum kernel kernel, void **args,
                    const struct shape *shape);
@@ -361,6 +367,7 @@ unsigned pick_nonblocking(struct world *w, unsigned context, unsigned but);
 void wait_for_stream(struct world *w, unsigned stream);
 bool op_hold(struct world *w);
 bool op_spin(struct world *w);
+bool op_idle(struct world *w);
 
 /* ---- op_map.c ---- */
 struct buffer *map_buffer(struct world *w, unsigned context);

@@ -142,9 +142,8 @@ POLICIES.update({
 POLICIES['eager'] = 'ALLOGRAFT_DISABLE=1|SIM_SCHED=eager'
 # Managed memory says truthfully that it is managed.
 SOFT = {name for name, settings in POLICIES.items() if 'managed' in settings or 'spill' in settings}
-# Not among them: waits given up, which take ten seconds each (tests/preload).
 STEPS = ('over_limit', 'caches_emptied', 'trimmed', 'retried', 'other_calls', 'native', 'spilled',
-         'refused', 'unspilled', 'unspilled_bytes')
+         'refused', 'unspilled', 'unspilled_bytes', 'waits_in_vain')
 CHUNK = 25  # seeds
 JOBS = min(os.cpu_count() or 1, 8)
 

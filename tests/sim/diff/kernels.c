@@ -126,16 +126,33 @@ static void mixed(const struct sim_kernel_call *call)
         words[i] = mix(words[i] ^ value);
 }
 
-static const char *const names[N_KERNELS] = {"fill", "copy", "add",   "hash",
-                                             "mark", "spin", "shape", "mixed"};
-static const size_t one[] = {8, 4, 4}, two[] = {8, 8, 4}, word[] = {4}, pointer[] = {8},
-                    sizes[] = {1, 8, 2, sizeof(struct many), 4};
+#define LONG_PARTS 60u
+#define MAX_LONG   256u
+
+/* p, bytes, value, number: each time it is asked whether it goes on some of its time has passed. */
+static void fill_late(const struct sim_kernel_call *call)
+{
+    static unsigned parts[MAX_LONG];
+
+    if (parts[word_arg(call, 3)]++ < LONG_PARTS) {
+        clock_skip(LONG_NS / LONG_PARTS);
+        sim_kernel_again();
+        return;
+    }
+    fill(call);
+}
+
+static const char *const names[N_KERNELS] = {"fill", "copy",  "add",   "hash", "mark",
+                                             "spin", "shape", "mixed", "late"};
+static const size_t one[] = {8, 4, 4}, late[] = {8, 4, 4, 4}, two[] = {8, 8, 4}, word[] = {4},
+                    pointer[] = {8}, sizes[] = {1, 8, 2, sizeof(struct many), 4};
 static const struct {
     sim_kernel_fn run;
     unsigned n;
     const size_t *sizes;
-} kernels[N_KERNELS] = {{fill, 3, one},  {copy, 3, two},     {add, 3, two},   {hash, 3, two},
-                        {mark, 1, word}, {spin, 1, pointer}, {shape, 3, one}, {mixed, 5, sizes}};
+} kernels[N_KERNELS] = {{fill, 3, one},  {copy, 3, two},    {add, 3, two},
+                        {hash, 3, two},  {mark, 1, word},   {spin, 1, pointer},
+                        {shape, 3, one}, {mixed, 5, sizes}, {fill_late, 4, late}};
 
 void kernels_need_stack(size_t bytes)
 {
@@ -291,6 +308,15 @@ CUresult launch_spin(struct world *w, unsigned stream, CUdeviceptr flag)
     void *args[] = {&flag};
 
     return launch(w, stream, KERNEL_SPIN, args);
+}
+
+CUresult launch_long(struct world *w, unsigned stream, CUdeviceptr p, size_t bytes, uint32_t value)
+{
+    static unsigned n_launched; /* by the only thread */
+    uint32_t n = (uint32_t)bytes, number = n_launched++ % MAX_LONG;
+    void *args[] = {&p, &n, &value, &number};
+
+    return launch(w, stream, KERNEL_LONG, args);
 }
 
 CUresult launch_mark(struct world *w, unsigned stream, uint32_t index)

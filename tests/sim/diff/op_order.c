@@ -1,5 +1,9 @@
 /* op_order.c: a random program makes streams and events, waits, and asks whether work is done. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
 #include <string.h>
+#include <unistd.h>
 
 #include "diff.h"
 
@@ -305,5 +309,40 @@ bool op_spin(struct world *w)
         host_knows(w, &stamp);
     (void)did(w, cu.cuMemFreeHost(pinned), "cuMemFreeHost of the flag");
     (void)did(w, cu.cuEventDestroy_v2(event), "cuEventDestroy");
+    return true;
+}
+
+/* ---- longer than anything of Allograft's waits: time must not decide what the program sees ---- */
+
+static void pause_long(struct world *w)
+{
+    say(w, "a pause");
+    clock_skip(LONG_NS);
+    (void)usleep(200); /* whoever sleeps until then may look */
+}
+
+static bool run_long(struct world *w)
+{
+    unsigned stream = stream_pick(w);
+    struct buffer *buffer =
+        stream == MAX_STREAMS ? NULL : buffer_pick(w, stream, true, false, NULL);
+
+    if (!buffer || host_side(buffer))
+        return false;
+    if (did(w, launch_long(w, stream, buffer->p, buffer->extent, w->op), "long b%u s%u", buffer->id,
+            stream))
+        used_both(w, stream, buffer, NULL);
+    for (unsigned n = 1 + draw(w, 6); n; n--)
+        (void)(chance(w, 45) ? op_free(w) : chance(w, 70) ? op_alloc(w) : op_kernel(w));
+    return true;
+}
+
+bool op_idle(struct world *w)
+{
+    if (w->capture.open)
+        return false;
+    if (chance(w, 60) && run_long(w))
+        return true;
+    pause_long(w);
     return true;
 }

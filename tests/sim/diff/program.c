@@ -71,6 +71,7 @@ void traits_of(uint64_t seed, unsigned n_threads, bool ipc, struct traits *ret_t
     t->boxes = chance(&dice, 30);
     t->shares = chance(&dice, 20);
     t->batches = chance(&dice, 20);
+    t->idles = chance(&dice, 20) && n_threads == 1;
     t->replaced = chance(&dice, 60) && n_threads > 1;
     t->relay = chance(&dice, 75) && t->divided && t->replaced;
     if (t->relay) /* or each free would wait */
@@ -149,6 +150,8 @@ void one_operation(struct world *w)
         return;
     if (w->traits->batches && !w->submits_nothing && !w->capture.open && chance(w, 16) &&
         (chance(w, 30) ? op_batch(w) : op_batch_and_free(w)))
+        return;
+    if (w->traits->idles && chance(w, 4) && op_idle(w))
         return;
     /* An answer tells nothing here, but to give it Allograft places a fence. */
     if (w->traits->relay && w->submits_nothing && chance(w, w->lean ? 40 : 5)) {
