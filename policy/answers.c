@@ -252,9 +252,9 @@ CUresult ag_answer_address_range(CUdeviceptr *ret_base, size_t *ret_size, CUdevi
     return CUDA_SUCCESS;
 }
 
-/* What is of the block, and not of its slab. Device memory has it off until it is set, managed memory
- * on (R308 and R309 in tests/sim/RULES.md). Where a piece's was not set, it is what the driver said of
- * the slab before anybody set that. */
+/* What is of the block, and not of its slab. Device memory has it off until it is set, managed
+ * memory on (R308 and R309 in tests/sim/RULES.md). Where a piece's was not set, it is what the
+ * driver said of the slab before anybody set that. */
 static void correct_sync(void *data, const struct ag_block_seen *block)
 {
     int sync = block->sync_memops;

@@ -77,8 +77,8 @@ static inline bool ag_cache_is_block_size(size_t size)
 /* The bin of a size, below AG_CACHE_BINS. Sizes in one bin differ by at most an eighth. */
 unsigned ag_cache_bin(size_t size);
 
-/* Has the process ever kept memory that the driver could have back: in a cache, behind guards, or in
- * graphs of ours? Until then, a call that finds none needs no other look. */
+/* Has the process ever kept memory that the driver could have back: in a cache, behind guards, or
+ * in graphs of ours? Until then, a call that finds none needs no other look. */
 extern _Atomic bool ag_cache_anything_kept;
 static inline bool ag_cache_keeps(void)
 {

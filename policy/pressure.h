@@ -24,9 +24,9 @@ uint64_t ag_pressure_cache_limit(const struct ag_device *device);
  * The driver takes memory of its own when a kernel is launched, for the code or the stack, and for
  * streams, events and the like. Such a call fails where there is none; natively there may have been
  * some, of what the program has freed. What is hooked is tried again then, after a wait. So that
- * this is rare, and for what is not, where less than a 64th of the card is free the cache gives back
- * what is missing, and what the program frees is freed natively but for 2 MiB of it, until there is
- * room.
+ * this is rare, and for what is not, where less than a 64th of the card is free the cache gives
+ * back what is missing, and what the program frees is freed natively but for 2 MiB of it, until
+ * there is room.
  *
  * The driver is asked for it (3.4 us, H200) once for each 256th of the card that it gives us, or
  * gets back while the card is full. Where a call has found no memory it is, until asked again, but
@@ -49,8 +49,8 @@ void ag_pressure_yield(struct ag_device *device, size_t bytes);
 
 /* `bytes` were given to a pool behind work that may be unfinished. */
 void ag_pressure_pending(size_t bytes);
-/* Waits when more bytes are pending than ALLOGRAFT_PENDING allows for a device of that size: true if
- * so. Call it without a lock, and outside the capture guard. */
+/* Waits when more bytes are pending than ALLOGRAFT_PENDING allows for a device of that size: true
+ * if so. Call it without a lock, and outside the capture guard. */
 bool ag_pressure_bound_pending(const struct ag_device *device);
 
 /* Waits until every free so far has taken effect in its pool. */
@@ -66,7 +66,8 @@ void ag_pressure_relieve(struct ag_device *device);
 /* The same after another call failed that takes memory of `device`; NULL: of the device of the
  * calling thread's context, and false if there is none. */
 bool ag_pressure_relieve_for_call(struct ag_device *device);
-/* The same after withheld work failed, whose stream the calling thread owns: graphs of ours stay. */
+/* The same after withheld work failed, whose stream the calling thread owns: graphs of ours stay.
+ */
 bool ag_pressure_relieve_for_withheld(void);
 
 #endif

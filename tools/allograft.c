@@ -43,8 +43,10 @@ static int dispatch(int argc, char **argv)
     if (!strcmp(word, "--complete"))
         return command_complete(argc - 2, argv + 2);
     if (!strcmp(word, "--version")) {
-        puts(*ALLOGRAFT_COMMIT ? "allograft " ALLOGRAFT_VERSION " (commit " ALLOGRAFT_COMMIT ")"
-                               : "allograft " ALLOGRAFT_VERSION);
+        const char *commit = ALLOGRAFT_COMMIT;
+
+        printf("allograft " ALLOGRAFT_VERSION "%s%s%s\n", *commit ? " (commit " : "", commit,
+               *commit ? ")" : "");
         return STATUS_OK;
     }
     if (strcmp(word, "--help") != 0 && strcmp(word, "-h") != 0 && strcmp(word, "help") != 0) {

@@ -19,8 +19,8 @@ void ag_log_bind(void);
  * program's file of data may have its number; and what a program put there in its place we cannot
  * tell from that. NULL too where nothing was bound. */
 const char *ag_log_stderr_trouble(void);
-/* A descriptor for lines while there is such trouble, if it is of the file that stderr was; -1: none.
- * It stays the caller's. */
+/* A descriptor for lines while there is such trouble, if it is of the file that stderr was; -1:
+ * none. It stays the caller's. */
 void ag_log_borrow(int fd);
 /* One line, at most 1 KiB, in a single write(2); keeps errno; async-signal-safe but for formatting.
  * A line that nobody takes is dropped. */

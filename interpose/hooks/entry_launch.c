@@ -3,9 +3,9 @@
  * (policy/managed/prefetch.c) or to record them (graph/replayer.h).
  *
  * Most programs hold these symbols. So a launch before which no fence is due is a few loads,
- * comparisons and a jump: nothing is entered or counted. Once we keep memory it is a call, since its
- * result is looked at: 1.7 ns more, of some 2 us. The work for the others is in functions of their
- * own, or the compiler would save registers here. */
+ * comparisons and a jump: nothing is entered or counted. Once we keep memory it is a call, since
+ * its result is looked at: 1.7 ns more, of some 2 us. The work for the others is in functions of
+ * their own, or the compiler would save registers here. */
 #include "graph/record/op.h"
 #include "interpose/driver/driver.h"
 #include "interpose/hooks/entry.h"

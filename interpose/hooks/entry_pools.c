@@ -126,8 +126,8 @@ AG_ENTRY CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *prop
 }
 
 /* What was freed in stream order before the last cudaFree is the pool's by now, and goes with it.
- * What counts as used or reserved, and what a trim gives back, hangs on no such wait (R704, R712, R719
- * and R848 in tests/sim/RULES.md), and ours would trim the pool. */
+ * What counts as used or reserved, and what a trim gives back, hangs on no such wait (R704, R712,
+ * R719 and R848 in tests/sim/RULES.md), and ours would trim the pool. */
 static void wait_for_frees(void)
 {
     if (ag_host_wait_pending())

@@ -1,15 +1,15 @@
-/* Bytes that the program has, of each device and placement, and the most it ever had of each, and of
- * all placements together.
+/* Bytes that the program has, of each device and placement, and the most it ever had of each, and
+ * of all placements together.
  *
  * Each slot of threads counts what it allocated and what it freed (struct ag_place_stats), so that
  * threads that allocate and free in pairs write to no line of each other's. The difference is the
  * slot's *balance*, which may be negative: another slot's memory was freed. What the program has is
  * the sum of the balances.
  *
- * The peaks are exact all the same. Each slot has an *allowance* of each placement, which its balance
- * may reach unasked. The sum of a placement's allowances is never above its peak, and that of all
- * never above the peak of all: within them no peak can be missed. A thread that goes beyond its
- * slot's allowance takes a lock. It gets more while the sums stay within the peaks. Else the
+ * The peaks are exact all the same. Each slot has an *allowance* of each placement, which its
+ * balance may reach unasked. The sum of a placement's allowances is never above its peak, and that
+ * of all never above the peak of all: within them no peak can be missed. A thread that goes beyond
+ * its slot's allowance takes a lock. It gets more while the sums stay within the peaks. Else the
  * device's allowances are withdrawn, so that whoever allocates meanwhile
  * must ask, and waits; the balances are added up; their sum is what the program has, and the new
  * peak if it is higher; and each slot's balance becomes its allowance.

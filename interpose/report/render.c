@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "interpose/report/emitter.h"
-#include "interpose/report/graphs/render_graphs.h"
 #include "interpose/report/errors/first_error.h"
+#include "interpose/report/graphs/render_graphs.h"
 #include "interpose/report/guard/render_guard.h"
 #include "interpose/report/live.h"
 #include "interpose/report/render_marks.h"
@@ -669,8 +669,8 @@ static void text_rules(const struct view *view)
     text_rule(view, AG_MAX_RULES, "(no rule)");
 }
 
-/* Rules that applied to nothing, most often for a mistake in them: where there was anything that they
- * could have applied to. The whole report has the table instead. */
+/* Rules that applied to nothing, most often for a mistake in them: where there was anything that
+ * they could have applied to. The whole report has the table instead. */
 static void text_idle_rules(const struct view *view)
 {
     uint64_t met = RULE_SUM(view, AG_MAX_RULES, hits);

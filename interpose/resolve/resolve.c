@@ -37,8 +37,8 @@
 void *ag_resolve_dlsym_cuda(void *handle, const char *name);
 bool ag_resolve_dlsym_is_missing(const void *handle, const char *name, const void *caller);
 
-/* The hooks that dlsym has answered with. Their look-ups go on to, whatever the settings turn out to
- * say: else one function had two addresses. */
+/* The hooks that dlsym has answered with. Their look-ups go on to, whatever the settings turn out
+ * to say: else one function had two addresses. */
 static _Atomic bool given[AG_N_HOOKS];
 
 /* Is the hook needed? Else its symbol is the driver's own, for all that programs can see. */
@@ -114,7 +114,8 @@ static bool is_missing(const char *name, bool sees_no_more)
     return !ag_real_dlsym(RTLD_NEXT, name) && (sees_no_more || !ag_driver_may_export(name));
 }
 
-/* Does it lie in the program, or in what was preloaded before us? Such sees no more than the program. */
+/* Does it lie in the program, or in what was preloaded before us? Such sees no more than the
+ * program. */
 static bool is_before_us(const struct link_map *map)
 {
     const struct link_map *at = ag_loaded_map((void *)is_before_us);

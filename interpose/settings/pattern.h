@@ -12,8 +12,8 @@ void ag_pattern_expand(const char *pattern, bool in_child, char *path, size_t ca
 /* Puts `words` before the ending of the name, which says of what kind the file is: "a.json" becomes
  * "a.words.json". False where there is no room, and nothing is changed. */
 bool ag_pattern_distinguish(char *path, size_t capacity, const char *words);
-/* The first '%' before a letter that stands for nothing, or NULL. Before anything else it is part of
- * the name. */
+/* The first '%' before a letter that stands for nothing, or NULL. Before anything else it is part
+ * of the name. */
 const char *ag_pattern_unknown(const char *pattern);
 
 #endif

@@ -35,8 +35,8 @@ static struct {
 
 /* --- the guard --- */
 
-/* For as long as it takes: a thread inside may be stopped before its call for any time, and the call
- * would end the capture. It comes out by itself, since nothing inside waits for anybody. */
+/* For as long as it takes: a thread inside may be stopped before its call for any time, and the
+ * call would end the capture. It comes out by itself, since nothing inside waits for anybody. */
 static void wait_for_guard(void)
 {
     for (unsigned i = 0; i < AG_SLOTS; i++) {

@@ -99,8 +99,8 @@ void ag_private_stream_end_release(const struct ag_release *to)
 }
 
 /* A pool gives back what was freed only once the host has waited behind that, for which no query
- * counts (R717 in tests/sim/RULES.md). Waiting for the stream could take longer than the queries: for
- * what other threads have released meanwhile. */
+ * counts (R717 in tests/sim/RULES.md). Waiting for the stream could take longer than the queries:
+ * for what other threads have released meanwhile. */
 static CUresult wait_for_event(CUevent event, CUstream stream, uint64_t timeout_ns)
 {
     CUresult result = ag_cu.cuEventRecord(event, stream);

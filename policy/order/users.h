@@ -7,10 +7,10 @@
  *     has returned.
  *   - A barrier holds the streams of all threads back. Beside a free that waits for an event, they
  *     run on (natively even their launches wait for it).
- * So frees are ordered while one thread alone uses CUDA, and drain (drain.h) while others do. Two to
- * eight threads that allocate, launch two kernels and free are 1.1 to 3.1 times as fast by that. Not
- * those of a thread that has never submitted anything, which may be one of many that only allocate:
- * 16 such do 40 M pairs of 64 KiB a second, and 0.6 M if their frees drain.
+ * So frees are ordered while one thread alone uses CUDA, and drain (drain.h) while others do. Two
+ * to eight threads that allocate, launch two kernels and free are 1.1 to 3.1 times as fast by that.
+ * Not those of a thread that has never submitted anything, which may be one of many that only
+ * allocate: 16 such do 40 M pairs of 64 KiB a second, and 0.6 M if their frees drain.
  *
  * A thread counts from its first call of the driver that we see, which is the one that makes a
  * context current, if no other. It counts until it ends, or until it has called nothing during some

@@ -40,9 +40,9 @@ typedef void (*sim_kernel_fn)(const struct sim_kernel_call *call);
 SIM_EXPORT void sim_register_kernel(const char *name, sim_kernel_fn fn, unsigned n_params,
                                     const size_t *param_sizes);
 
-/* Each thread of that registered kernel has `bytes` of local memory. A launch takes what all threads
- * that the device can run have of that, unless the context has so much from before, and fails where
- * there is no room. */
+/* Each thread of that registered kernel has `bytes` of local memory. A launch takes what all
+ * threads that the device can run have of that, unless the context has so much from before, and
+ * fails where there is no room. */
 SIM_EXPORT void sim_kernel_local(const char *name, size_t bytes);
 
 /* Makes a __device__ variable of `bytes` zero bytes known to cuModuleGetGlobal and
@@ -89,8 +89,8 @@ SIM_EXPORT size_t sim_bytes_resident(CUdeviceptr p, size_t bytes, int device);
 /* Calls of a driver symbol (its full name; "*": of any) that reached the simulation so far. */
 SIM_EXPORT unsigned long sim_calls(const char *symbol);
 
-/* The calling thread's next call is late: before the driver has it, other threads make some calls or
- * one ends (1 ms at most, or so). SIM_STALL makes any call so. */
+/* The calling thread's next call is late: before the driver has it, other threads make some calls
+ * or one ends (1 ms at most, or so). SIM_STALL makes any call so. */
 SIM_EXPORT void sim_be_late(void);
 
 /* From now on `what` runs inside each call of `symbol` (its full name), with the driver's lock held

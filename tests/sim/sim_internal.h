@@ -345,7 +345,7 @@ struct CUctx_st {
     struct sim_ops orphans[2]; /* last work of destroyed streams; [1]: of blocking ones */
     struct sim_order orphan_order[2];
     unsigned n_freeing; /* threads inside cuMemFree's wait */
-    CUcontext *peers; /* contexts whose memory this one may reach */
+    CUcontext *peers;   /* contexts whose memory this one may reach */
     unsigned n_peers;
     size_t limits[16];
     size_t local_bytes; /* of the card, for the local memory of kernels */

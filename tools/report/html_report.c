@@ -382,9 +382,10 @@ static void add_frees(struct ag_text *text, const struct job *job)
 {
     if (group_sum(job, "frees", NULL) <= 0)
         return;
-    html_card_begin(text, false, "Frees",
-                    "The host waited in frees that waited for all work of the context, and in those "
-                    "that were left to the driver.");
+    html_card_begin(
+        text, false, "Frees",
+        "The host waited in frees that waited for all work of the context, and in those "
+        "that were left to the driver.");
     add_group(text, job, "frees", "How frees were ordered", "method", "c2");
     add_group(text, job, "fences", "How work was ordered behind frees", "kind", "c3");
     add_group(text, job, "drains", "Why frees waited for all work", "reason", "c4");

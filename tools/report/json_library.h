@@ -1,5 +1,5 @@
-/* json_library.h: what is called of jansson, which is linked statically where its static library was
- * there, and else opened when the first JSON is read: the command starts without it. */
+/* json_library.h: what is called of jansson, which is linked statically where its static library
+ * was there, and else opened when the first JSON is read: the command starts without it. */
 #ifndef TOOLS_JSON_LIBRARY_H
 #define TOOLS_JSON_LIBRARY_H
 

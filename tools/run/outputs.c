@@ -14,8 +14,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Can a file be made at `path`, which does not exist or may be `replaced` by one that is made beside
- * it? 0, or the error. */
+/* Can a file be made at `path`, which does not exist or may be `replaced` by one that is made
+ * beside it? 0, or the error. */
 static int trouble_of(const char *path, bool replaced)
 {
     const char *slash = strrchr(path, '/');

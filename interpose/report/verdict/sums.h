@@ -9,7 +9,8 @@
 
 /* Frees by cudaFree and its like that succeeded. The driver's own free waits for the device, so
  * those that were left to it count as waiting, like those that waited in its place, and those that
- * were ordered and then waited: a block went back to the driver, or ALLOGRAFT_PENDING was reached. */
+ * were ordered and then waited: a block went back to the driver, or ALLOGRAFT_PENDING was reached.
+ */
 struct ag_sum_frees {
     uint64_t all, waited;
     uint64_t ordered; /* work came before that a native free would have waited for */

@@ -15,8 +15,8 @@
 #define MOST_CAUSES   2u
 #define ENOUGH_CALLS  100u /* for a mean */
 #define REPLAYED_WELL 90u  /* percent: what is not replayed needs no reason */
-/* Operations: where graphs have fewer, they are what repeats by chance, and not what longer sequences
- * begin with. */
+/* Operations: where graphs have fewer, they are what repeats by chance, and not what longer
+ * sequences begin with. */
 #define SHORT_GRAPH 6u
 
 struct facts {

@@ -1,5 +1,6 @@
 /* What a report says first, in words: what was gained, what held it back, what to try, and what
- * memory it took. Each line says only what the counters of this process say; nothing is estimated. Pure. */
+ * memory it took. Each line says only what the counters of this process say; nothing is estimated.
+ * Pure. */
 #ifndef AG_VERDICT_H
 #define AG_VERDICT_H
 

@@ -15,7 +15,9 @@ corruption_checks() {
         'frees.context_fence == 0' -- ALLOGRAFT_POLICY=pool ALLOGRAFT_FREE=ordered -- "$BIN/corruption" blocking
     background check corruption/ordered-nonblocking holds 'frees.context_fence > 0' 'frees.drained == 0' \
         -- ALLOGRAFT_POLICY=pool ALLOGRAFT_FREE=ordered -- "$BIN/corruption" nonblocking
-    for s in per-thread late-stream destroyed-{blocking,nonblocking} graph; do
+    background check corruption/per-thread holds 'frees.drain_reasons.several_threads > 0' \
+        -- ALLOGRAFT_POLICY=pool -- "$BIN/corruption" per-thread
+    for s in late-stream destroyed-{blocking,nonblocking} graph; do
         background check "corruption/$s" holds 'frees.drained == 0' 'coverage.redirected > 0' \
             -- ALLOGRAFT_POLICY=pool -- "$BIN/corruption" "$s"
     done
@@ -59,9 +61,8 @@ early_checks() {
 # What the report must say about the frees of each scenario.
 order_conditions() {
     case $1 in
-        cross-blocking | cross-nonblocking | cross-copy | cross-legacy-copy)
+        cross-blocking | cross-nonblocking | cross-thread | cross-copy | cross-legacy-copy)
             printf '%s\n' 'frees.watched > 0' 'frees.drained == 0' ;;
-        cross-thread) printf '%s\n' 'frees.drain_reasons.several_threads > 0' ;;
         query-*) printf '%s\n' 'frees.barriers_paid.query > 0' 'frees.drained == 0' ;;
         host-function | stream-callback)
             printf '%s\n' 'frees.drained > 0' 'frees.drain_reasons.host_functions > 0' ;;

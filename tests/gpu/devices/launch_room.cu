@@ -1,6 +1,6 @@
 /*
- * A launch that takes memory of the card for the local memory of its threads, some 6.5 GiB, after the
- * program has freed enough for it. What the driver says of it is printed, and what it computed.
+ * A launch that takes memory of the card for the local memory of its threads, some 6.5 GiB, after
+ * the program has freed enough for it. What the driver says of it is printed, and what it computed.
  */
 #include "tests/gpu/check.h"
 
@@ -21,7 +21,8 @@ __global__ void deep(unsigned *out, unsigned n)
         atomicAdd(out, sum ? 0u : 1u);
 }
 
-/* In turns, so that what is freed is kept from then on; all but 10 to 11 GiB of the card stay taken. */
+/* In turns, so that what is freed is kept from then on; all but 10 to 11 GiB of the card stay
+ * taken. */
 static void churn(void)
 {
     std::vector<void *> blocks(8);

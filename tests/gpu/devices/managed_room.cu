@@ -1,7 +1,8 @@
 /*
- * Managed memory of the program's own, 80 % of what is free, after it has freed as much device memory:
- * how fast does a kernel read and write it, once it lies there? Where it has no room, its pages come
- * and go. `managed_room [prefetch]`: brought there by a prefetch, else by the first kernel.
+ * Managed memory of the program's own, 80 % of what is free, after it has freed as much device
+ * memory: how fast does a kernel read and write it, once it lies there? Where it has no room, its
+ * pages come and go. `managed_room [prefetch]`: brought there by a prefetch, else by the first
+ * kernel.
  */
 #include "tests/gpu/check.h"
 

@@ -199,7 +199,6 @@ static int behind(void)
 {
     cudaMemPool_t pool = new_pool(), usual;
     unsigned long long used, reserved;
-    size_t before, after, total;
     cudaGraphExec_t exec;
     cudaGraph_t graph;
     cudaStream_t stream;
@@ -231,12 +230,10 @@ static int behind(void)
     printf("graphs, trimmed: used %llu, reserved %llu MiB\n",
            graph_level(cudaGraphMemAttrUsedMemCurrent),
            graph_level(cudaGraphMemAttrReservedMemCurrent));
-    OK(cudaMemGetInfo(&before, &total));
+    /* Whether its memory is gone at once the driver does not always answer alike. */
     use_late(pool, 256 * MIB, stream);
     OK(cudaFree(p[3]));
     OK(cudaMemPoolDestroy(pool));
-    OK(cudaMemGetInfo(&after, &total));
-    printf("a destroyed pool: %s\n", after + 64 * MIB < before ? "left behind" : "gone");
     return 0;
 }
 

@@ -4,8 +4,8 @@
  * nothing lets the other stream wait for the kernel: whatever orders frees on the device may not
  * cover it either.
  *
- * `late` and `beside-late`: a non-blocking stream is made while the kernel runs, which sets the word
- * or has no part in it.
+ * `late` and `beside-late`: a non-blocking stream is made while the kernel runs, which sets the
+ * word or has no part in it.
  *
  * The kernel gives up after a second, so that a wrong order is a wrong answer and no hang. `waits`
  * lets the other stream wait for it: every scenario must then be found broken.

@@ -1,5 +1,5 @@
-/* batches.c: copies in batches: when their sources are read, and what a capture says to them (R544 to
- * R547, R248, R249, R674 to R676). */
+/* batches.c: copies in batches: when their sources are read, and what a capture says to them (R544
+ * to R547, R248, R249, R674 to R676). */
 #include "tests/gpu/sim_truth/truth.h"
 
 /* More than a driver takes along with the call. */

@@ -112,8 +112,9 @@ void group_pool_packing(void)
         (unsigned long long)pool_number(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) >> 20);
 }
 
-/* What a pool with threshold 0 has reserved once its memory was freed behind work under way, and the
- * host has waited for that in another way than by waiting for a stream, an event or a context. */
+/* What a pool with threshold 0 has reserved once its memory was freed behind work under way, and
+ * the host has waited for that in another way than by waiting for a stream, an event or a context.
+ */
 void group_pool_waits(void)
 {
     CUmemoryPool pool;
@@ -136,8 +137,8 @@ void group_pool_waits(void)
         (unsigned long long)pool_number(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) >> 20);
 }
 
-/* What a trim gives back of memory that was freed in stream order, after the host has learnt in some
- * way that this has happened. */
+/* What a trim gives back of memory that was freed in stream order, after the host has learnt in
+ * some way that this has happened. */
 void group_pool_trims(void)
 {
     CUmemoryPool pool;

@@ -1,7 +1,7 @@
 /*
- * A random little program of allocations, kernels, copies and waits, by its seed: how long its turns
- * take, as `name value` lines, and what it does, on standard error. `turn_us` begins after 50 turns
- * of warming up, `whole_us` with the first allocation.
+ * A random little program of allocations, kernels, copies and waits, by its seed: how long its
+ * turns take, as `name value` lines, and what it does, on standard error. `turn_us` begins after 50
+ * turns of warming up, `whole_us` with the first allocation.
  *
  * usage: random_turns SEED TURNS
  */

@@ -1,7 +1,7 @@
 /*
- * Threads with a stream each that allocate, launch two kernels and free, with a wait every 16 turns:
- * how long a turn of each takes, as a `name value` line. Natively one thread's free waits for the
- * others' work, too, but holds none of it back.
+ * Threads with a stream each that allocate, launch two kernels and free, with a wait every 16
+ * turns: how long a turn of each takes, as a `name value` line. Natively one thread's free waits
+ * for the others' work, too, but holds none of it back.
  *
  * usage: threads_work THREADS MICROSECONDS, those of a kernel
  */

@@ -1,5 +1,5 @@
-/* A program that copies by batches, behind a kernel, and asks for what a cudaFree natively waits for: when
- * that has returned, it writes what the batch read, or reads what the batch wrote. */
+/* A program that copies by batches, behind a kernel, and asks for what a cudaFree natively waits
+ * for: when that has returned, it writes what the batch read, or reads what the batch wrote. */
 #include <cudaTypedefs.h>
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -66,7 +66,8 @@ static void write_host(uint32_t *host, uint32_t value)
         host[i] = value + i;
 }
 
-/* argv: the driver's function, the order by its number, and "from" or "to" the host, or "within". */
+/* argv: the driver's function, the order by its number, and "from" or "to" the host, or "within".
+ */
 int main(int argc, char **argv)
 {
     CUdeviceptr device, quiet, temporary, host_address;

@@ -1,7 +1,6 @@
-/* Work that takes memory of the card itself (its code, or the local memory of its threads) after the
- * program has freed nearly all of it:
- *     launch_room kernel|extended|cooperative     the first launch of a kernel that has such
- *     launch_room thread-kernel|thread-extended|thread-cooperative
+/* Work that takes memory of the card itself (its code, or the local memory of its threads) after
+ * the program has freed nearly all of it: launch_room kernel|extended|cooperative     the first
+ * launch of a kernel that has such launch_room thread-kernel|thread-extended|thread-cooperative
  *                       likewise, by the functions for per-thread default streams
  *     launch_room graph|upload         a graph of one, not launched before
  *     launch_room loop                 one in a loop of others, which needs it late

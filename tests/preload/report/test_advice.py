@@ -2,7 +2,7 @@
 
 import re
 
-from harness import Case, main, preloaded, program
+from harness import Case, but_under_tsan, main, preloaded, program
 
 ADVICE = program('preload_advice')
 NONE = 'nothing that these counts tell'
@@ -81,6 +81,7 @@ def applied(advice):
 
 
 class Advice(Case):
+    @but_under_tsan
     def test_each_helps(self):
         for part, settings, advised, count in APPLIED:
             with self.subTest(part=part, advised=advised, **settings):

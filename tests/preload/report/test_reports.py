@@ -3,7 +3,7 @@
 import json
 import os
 
-from harness import POLICIES, Case, main, preloaded, program, run
+from harness import POLICIES, Case, but_under_tsan, main, preloaded, program, run
 
 
 class Reports(Case):
@@ -105,6 +105,7 @@ class Reports(Case):
         self.assertEqual(run(command).out, preloaded(command, stats=None).out)
         self.assertEqual(preloaded(command, stats=None).err, '')
 
+    @but_under_tsan
     def test_the_remedy_is_named_where_no_call_came(self):
         device = '/dev/nvidia-uvm-of-no-gpu'  # by its open descriptor the library knows that CUDA was used
         try:

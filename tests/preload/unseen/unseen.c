@@ -1,7 +1,7 @@
 /* A program that relies on the wait of cudaFree, with a library that submits work, or reads memory,
- * where no hook sees it. WHAT: "fill", "reuse", "read", "replay", "threads"; WHEN: the library is there
- * "early", or opened "late", or late and bound to the driver ("deep"), or by a "child"; then the
- * libraries, the last of which does it. */
+ * where no hook sees it. WHAT: "fill", "reuse", "read", "replay", "threads"; WHEN: the library is
+ * there "early", or opened "late", or late and bound to the driver ("deep"), or by a "child"; then
+ * the libraries, the last of which does it. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>

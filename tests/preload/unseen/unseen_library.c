@@ -1,5 +1,5 @@
-/* A library that reaches the driver where no hook sees it, as those do that have its private tables.
- * Its copies have the names of such libraries. */
+/* A library that reaches the driver where no hook sees it, as those do that have its private
+ * tables. Its copies have the names of such libraries. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <string.h>

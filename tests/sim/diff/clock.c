@@ -7,7 +7,8 @@
  * call is going to change that, and each look at the clock moves it on by a tenth of a second. So
  * the wait ends as it would have, by its timeout.
  *
- * Programs that do nothing for twelve seconds, and kernels that run for so long, move it on as well.
+ * Programs that do nothing for twelve seconds, and kernels that run for so long, move it on as
+ * well.
  *
  * The executable comes first where the loader looks for a function: the library calls this one. */
 #ifndef _GNU_SOURCE

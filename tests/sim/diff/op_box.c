@@ -352,7 +352,8 @@ static bool has_pageable(const struct world *w)
     return false;
 }
 
-/* What the batch read is written, and what it wrote is read, by the host, where a free has waited. */
+/* What the batch read is written, and what it wrote is read, by the host, where a free has waited.
+ */
 bool op_batch_and_free(struct world *w)
 {
     struct lines lines;

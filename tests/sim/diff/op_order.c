@@ -312,7 +312,8 @@ bool op_spin(struct world *w)
     return true;
 }
 
-/* ---- longer than anything of Allograft's waits: time must not decide what the program sees ---- */
+/* ---- longer than anything of Allograft's waits: time must not decide what the program sees ----
+ */
 
 static void pause_long(struct world *w)
 {

@@ -77,7 +77,8 @@ static CUresult of_allocation(void *data, CUpointer_attribute attribute,
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
         *(CUmemoryPool *)data = block->pool;
         return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS: /* of managed memory 1 until it is set, and nothing waits */
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS: /* of managed memory 1 until it is set, and nothing waits
+                                            */
         *(int *)data =
             block->sync_memops || (block->kind == SIM_BLOCK_MANAGED && !block->sync_memops_set);
         return CUDA_SUCCESS;

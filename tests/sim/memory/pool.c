@@ -1,9 +1,10 @@
 /* pool.c: stream-ordered pools: what is reserved, what may be reused by whom, what goes back.
  *
  * A pool owns chunks of device memory, side by side in ranges of addresses, so that blocks lie
- * across chunks. What is not handed out lies in holes. A hole remembers the frees that made it; another stream may have it when the pool's reuse attributes say so:
- * its own frees always, frees its work is ordered behind (FOLLOW_EVENT_DEPENDENCIES), frees that
- * have run (OPPORTUNISTIC), any free, by waiting for it (INTERNAL_DEPENDENCIES). */
+ * across chunks. What is not handed out lies in holes. A hole remembers the frees that made it;
+ * another stream may have it when the pool's reuse attributes say so: its own frees always, frees
+ * its work is ordered behind (FOLLOW_EVENT_DEPENDENCIES), frees that have run (OPPORTUNISTIC), any
+ * free, by waiting for it (INTERNAL_DEPENDENCIES). */
 #include "tests/sim/sim_internal.h"
 
 #include <stdio.h>
@@ -335,8 +336,8 @@ struct place {
     size_t bytes;
 };
 
-/* Where the pool can grow so that there is room for `need` with what lies before: in this range rather
- * than at the place found so far, if that takes less. */
+/* Where the pool can grow so that there is room for `need` with what lies before: in this range
+ * rather than at the place found so far, if that takes less. */
 static void consider(CUmemoryPool pool, struct range *range, size_t need, size_t unit,
                      CUstream stream, struct place *place)
 {

@@ -368,8 +368,8 @@ static void captures_begin_behind_the_fence(void)
     CALLS("C W w2 ");
 }
 
-/* The thread that frees has looked whether a capture is open, and is stopped for as long as it takes
- * another one to begin it. */
+/* The thread that frees has looked whether a capture is open, and is stopped for as long as it
+ * takes another one to begin it. */
 static void captures_begin_before_a_free_is_noted(void)
 {
     work(1);
