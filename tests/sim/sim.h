@@ -90,7 +90,7 @@ SIM_EXPORT size_t sim_bytes_resident(CUdeviceptr p, size_t bytes, int device);
 SIM_EXPORT unsigned long sim_calls(const char *symbol);
 
 /* The calling thread's next call is late: before the driver has it, other threads make some calls
- * or one ends (1 ms at most, or so). SIM_STALL makes any call so. */
+ * or one records an event or ends (some milliseconds at most). SIM_STALL makes any call so. */
 SIM_EXPORT void sim_be_late(void);
 
 /* From now on `what` runs inside each call of `symbol` (its full name), with the driver's lock held

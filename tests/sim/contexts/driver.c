@@ -131,10 +131,11 @@ void sim_say(const char *format, ...)
  * comes late at every place, whatever the machine is. */
 
 #define LATEST_POLLS 12u /* of 20 us: nobody else may be there */
+#define CHOSEN_POLLS 60u /* where a test has asked for it */
 #define MOST_CALLS   24u
 
 static struct {
-    _Atomic unsigned n_calls, n_ended;
+    _Atomic unsigned n_calls, n_records, n_ended; /* records: of events */
     pthread_key_t key; /* its destructor sees threads end, after those of who began before us */
     pthread_once_t once;
 } late = {.once = PTHREAD_ONCE_INIT};
@@ -165,24 +166,30 @@ static uint32_t draw_late(uint32_t below)
     return (uint32_t)(late_random >> 33) % below;
 }
 
-/* of: one in so many is; 0: none. */
-static void be_late(unsigned of)
+/* Every other time the next event that is recorded ends it. */
+static void be_late(unsigned polls)
 {
-    unsigned until, n_ended;
+    unsigned n_ended = atomic_load(&late.n_ended), n_records = atomic_load(&late.n_records);
+    unsigned until = atomic_load(&late.n_calls) + 1 + draw_late(MOST_CALLS);
+    bool by_record = draw_late(2);
 
-    if (!of || callback != SIM_IN_NOTHING || draw_late(of))
-        return;
-    n_ended = atomic_load(&late.n_ended);
-    until = atomic_load(&late.n_calls) + 1 + draw_late(MOST_CALLS);
-    for (unsigned i = 0; i < LATEST_POLLS && atomic_load(&late.n_ended) == n_ended &&
-                         (int)(atomic_load(&late.n_calls) - until) < 0;
+    for (unsigned i = 0; i < polls && atomic_load(&late.n_ended) == n_ended &&
+                         (by_record ? atomic_load(&late.n_records) == n_records
+                                    : (int)(atomic_load(&late.n_calls) - until) < 0);
          i++)
         (void)usleep(20);
 }
 
+/* One in so many; 0: none. */
+static bool is_drawn(unsigned of)
+{
+    return of && callback == SIM_IN_NOTHING && !draw_late(of);
+}
+
 static void come_late(void)
 {
-    be_late(is_late ? 1 : sim_settings()->stall);
+    if (is_late || is_drawn(sim_settings()->stall))
+        be_late(is_late ? CHOSEN_POLLS : LATEST_POLLS);
     is_late = false;
 }
 
@@ -191,7 +198,10 @@ static void come_back_late(bool recorded)
 {
     unsigned of = sim_settings()->stall;
 
-    be_late(of && recorded ? 2 : of);
+    if (recorded)
+        (void)atomic_fetch_add(&late.n_records, 1);
+    if (is_drawn(of && recorded ? 2 : of))
+        be_late(LATEST_POLLS);
 }
 
 void sim_be_late(void)

@@ -11,9 +11,9 @@ import collections
 import re
 import sys
 
-ROW = re.compile(r'^(MUTANT|CONTROL) (\w+) (\w+)(?::(\d+))?(\+report)? "([^"]*)"(?: (\d+))?\n(.*?)(?=^MUTANT|^CONTROL|\Z)',
+ROW = re.compile(r'^(MUTANT|CONTROL|RARE) (\w+) (\w+)(?::(\d+))?(\+report)? "([^"]*)"(?: (\d+))?\n(.*?)(?=^MUTANT|^CONTROL|^RARE|\Z)',
                  re.M | re.S)
-Row = collections.namedtuple('Row', 'name policy threads report what seed places right')
+Row = collections.namedtuple('Row', 'name policy threads report what seed places right rare')
 PLACE = re.compile(r'^(\S+)\n<<<\n(.*?)^===\n(.*?)^>>>\n', re.M | re.S)
 
 SWITCH = '''#ifndef _GNU_SOURCE
@@ -36,7 +36,7 @@ def read(path):
     with open(path, encoding='utf-8') as f:
         text = re.sub(r'^#( .*)?\n', '', f.read(), flags=re.M)
     return [Row(name, policy, int(threads or 1), bool(report), what, int(seed or 0), PLACE.findall(body),
-                kind == 'CONTROL')
+                kind == 'CONTROL', kind == 'RARE')
             for kind, name, policy, threads, report, what, seed, body in ROW.findall(text)]
 
 

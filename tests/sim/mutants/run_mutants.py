@@ -104,8 +104,11 @@ def main():
         else []
     if wrong:
         sys.exit('\n'.join(wrong))
+    rare = {row.name for row in mutate.read(args.library) if row.rare} if args.library else set()
     if args.only:
         rows = [row for row in rows if row.name in args.only.split(',')]
+    else:
+        rows = [row for row in rows if row.name not in rare]
     os.environ.setdefault('DIFF_HANG', '15')  # some of the mistakes are that nothing goes on
     folder = tempfile.mkdtemp(prefix='mutants-')
     try:
