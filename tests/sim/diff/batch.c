@@ -254,7 +254,7 @@ static long long bytes_left(void)
     if (!strstr(text, key))
         return -1;
     add_steps(text, "\"pressure\":");
-    add_steps(text, "\"guard\":");
+    add_steps(text, "\"guard\":{");
     add_steps(text, "\"slabs\":");
     add_steps(text, "\"replay\":"); /* and the flushes inside */
     add_steps(text, "\"staging\":");

@@ -50,6 +50,7 @@ struct traits {
     unsigned n_ops, n_threads;
     bool iterations; /* much of it comes again and again (iterations.c) */
     bool persists;   /* kernels wait for work of other streams */
+    bool late;       /* and of streams that are made only then */
     bool narrow;     /* most work goes to one stream, which seldom changes */
     bool divided;    /* every other thread only allocates and frees, beside those that submit */
     bool replaced; /* threads end, just after they have submitted work, and others go on for them */

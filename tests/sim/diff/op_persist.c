@@ -221,7 +221,7 @@ bool op_persist(struct world *w)
         return true;
     stream_submit(w, pair.held, &stamp);
     buffer_used(w, pair.word, pair.held, &stamp, false);
-    if (chance(w, 30))
+    if (chance(w, 30) && w->traits->late)
         make_other(w, &pair);
     for (unsigned n = draw(w, 4); n; n--)
         meanwhile(w, &pair);

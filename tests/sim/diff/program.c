@@ -28,6 +28,14 @@ bool traits_device_only(uint64_t seed)
     return !traits.visible && !traits.captures;
 }
 
+/* DIFF_WITHOUT names kinds, with commas: what is compared is not made for them. */
+static bool is_wanted(const char *kind)
+{
+    const char *without = getenv("DIFF_WITHOUT");
+
+    return !without || !strstr(without, kind);
+}
+
 void traits_of(uint64_t seed, unsigned n_threads, bool ipc, struct traits *ret_traits)
 {
     static struct world dice; /* of which the one number is used: not 200 KiB of stack */
@@ -62,16 +70,17 @@ void traits_of(uint64_t seed, unsigned n_threads, bool ipc, struct traits *ret_t
     t->greens = chance(&dice, 15) && n_threads == 1;
     t->forks = chance(&dice, 20) && n_threads == 1;
     t->persists = chance(&dice, 30) && n_threads == 1;
+    t->late = is_wanted("late");
     t->narrow = chance(&dice, 40);
     t->divided = chance(&dice, 60) && n_threads > 1;
     t->maps = seed % 10 == 8 && !ipc;
     if (t->maps) /* a context that begins anew has its first limit */
         t->resets = t->greens = false;
     /* Last: programs without these are the same as without such kinds. */
-    t->boxes = chance(&dice, 30);
-    t->shares = chance(&dice, 20);
-    t->batches = chance(&dice, 20);
-    t->idles = chance(&dice, 20) && n_threads == 1;
+    t->boxes = chance(&dice, 30) && is_wanted("boxes");
+    t->shares = chance(&dice, 20) && is_wanted("shares");
+    t->batches = chance(&dice, 20) && is_wanted("batches");
+    t->idles = chance(&dice, 20) && n_threads == 1 && is_wanted("idles");
     t->replaced = chance(&dice, 60) && n_threads > 1;
     t->relay = chance(&dice, 75) && t->divided && t->replaced;
     if (t->relay) /* or each free would wait */
