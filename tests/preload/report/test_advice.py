@@ -54,7 +54,8 @@ APPLIED = (
      'ALLOGRAFT_CACHE=50%', missed),
     ('exported', {'ALLOGRAFT_POLICY': 'pool'}, 'ALLOGRAFT_RULES=from=libnccl*:pool', left),
     ('iterations', {'ALLOGRAFT_GRAPH': 'legacy', 'ALLOGRAFT_GRAPH_PROFIT': '0'}, 'ALLOGRAFT_GRAPH=all', not_replayed),
-    ('ends', {'ALLOGRAFT_GRAPH': 'all', 'ALLOGRAFT_GRAPH_PROFIT': '0'}, 'ALLOGRAFT_GRAPH_SEGMENT=16', not_replayed),
+    ('ends', {'ALLOGRAFT_GRAPH': 'all', 'ALLOGRAFT_GRAPH_PROFIT': '0', 'ALLOGRAFT_GRAPH_HOLD_US': '60000000'},
+     'ALLOGRAFT_GRAPH_SEGMENT=16', not_replayed),
 )
 
 # Where what is counted would stay as it is.
