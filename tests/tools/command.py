@@ -20,6 +20,18 @@ def some(rows):
     return rows[::4] if SOME else rows
 
 
+# A process that holds memory; a test adds what it does then.
+HOLDER = """
+import ctypes, os, signal, sys
+cuda = ctypes.CDLL("libcuda.so.1")
+device, context, memory = ctypes.c_int(), ctypes.c_void_p(), ctypes.c_uint64()
+def ok(result): assert result == 0, result
+ok(cuda.cuInit(0))
+ok(cuda.cuDeviceGet(ctypes.byref(device), 0))
+ok(cuda.cuCtxCreate_v2(ctypes.byref(context), 0, device))
+ok(cuda.cuMemAlloc_v2(ctypes.byref(memory), ctypes.c_size_t(3 << 20)))
+"""
+
 
 def clean_environment(**changes):
     """The environment without Allograft's settings; None removes a variable."""

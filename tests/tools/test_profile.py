@@ -11,19 +11,7 @@ import tempfile
 import time
 
 import command
-from command import CommandTest, allograft, clean_environment, paths
-
-# A process that holds memory, and ends as it is told.
-HOLDER = """
-import ctypes, os, signal, sys, time
-cuda = ctypes.CDLL("libcuda.so.1")
-device, context, memory = ctypes.c_int(), ctypes.c_void_p(), ctypes.c_uint64()
-def ok(result): assert result == 0, result
-ok(cuda.cuInit(0))
-ok(cuda.cuDeviceGet(ctypes.byref(device), 0))
-ok(cuda.cuCtxCreate_v2(ctypes.byref(context), 0, device))
-ok(cuda.cuMemAlloc_v2(ctypes.byref(memory), ctypes.c_size_t(3 << 20)))
-"""
+from command import HOLDER, CommandTest, allograft, clean_environment, paths
 
 
 def end_session(leader):

@@ -234,18 +234,8 @@ class Program(RunTest):
             self.assert_silent(result, plain.stdout, plain.returncode)
 
 
-# A process that holds memory, and does what it is told.
-HOLDER = """
-import ctypes, os, signal, sys
-cuda = ctypes.CDLL("libcuda.so.1")
-device, context, memory = ctypes.c_int(), ctypes.c_void_p(), ctypes.c_uint64()
-def ok(result): assert result == 0, result
-ok(cuda.cuInit(0))
-ok(cuda.cuDeviceGet(ctypes.byref(device), 0))
-ok(cuda.cuCtxCreate_v2(ctypes.byref(context), 0, device))
-ok(cuda.cuMemAlloc_v2(ctypes.byref(memory), ctypes.c_size_t(3 << 20)))
-signal.signal(signal.SIGINT, signal.SIG_DFL)
-"""
+# It ends by Ctrl-C as a program in C does.
+HOLDER = command.HOLDER + "signal.signal(signal.SIGINT, signal.SIG_DFL)\n"
 
 
 class LastWord(RunTest):
