@@ -6,8 +6,6 @@
 
 #include <fcntl.h>
 #include <limits.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +13,7 @@
 
 #include "interpose/report/errors/first_error.h"
 #include "interpose/report/stats.h"
+#include "interpose/report/verdict/sums.h"
 
 static char path[PATH_MAX];
 
@@ -31,26 +30,9 @@ bool ag_errors_are_wanted(void)
     return *path != '\0';
 }
 
-#define PLACES_SUM(row, place, member) \
-    ag_stats_sum_of(&ag_stats, offsetof(struct ag_stats_slot, places[row][place].member))
-
-/* Blocks that the program still has; what a context takes along when it ends counts as freed. */
-static uint64_t never_freed(void)
-{
-    uint64_t allocated = 0, freed = 0;
-
-    for (unsigned row = 0; row < AG_STATS_DEVICES; row++) {
-        for (unsigned place = 0; place < AG_N_PLACEMENTS; place++) {
-            allocated += PLACES_SUM(row, place, allocs);
-            freed += PLACES_SUM(row, place, frees);
-        }
-    }
-    return allocated > freed ? allocated - freed : 0;
-}
-
 static void describe(struct ag_text *text)
 {
-    unsigned long long left = never_freed(), found = ag_stats.n_guard_findings;
+    unsigned long long left = ag_sum_left(&ag_stats).blocks, found = ag_stats.n_guard_findings;
     char error[256];
 
     if (*ag_first_error_text(&ag_stats, error, sizeof(error)))

@@ -27,7 +27,8 @@ uint64_t ag_sum_peaks(const struct ag_stats *stats);
 uint64_t ag_sum_given(const struct ag_stats *stats, unsigned row);
 uint64_t ag_sum_all_given(const struct ag_stats *stats); /* of all devices */
 
-/* What the program has: where it has ended, what it never freed. */
+/* What the program has: where it has ended, what it never freed. What a context takes along when it
+ * ends counts as freed. */
 struct ag_sum_left {
     uint64_t blocks, bytes;
 };
