@@ -152,23 +152,24 @@ slab_checks() {
     check speed/handful-memory bound judge handful handful_taken_mib 'w <= n'
 }
 
-# Random programs, other ones each time; RANDOM_SEED=N for those of a run again.
-random_turns() { # TURNS SEEDS
-    local status
-    python3 -IS "$HERE/speed/random_turns.py" "$BIN/random_turns" "$LIB" "$1" "$2" "${RANDOM_SEED:-$(date +%s)}" \
-        "$OUT/random-$1" >"$OUT/$TAG.out"
+# Random programs, other ones each time; RANDOM_SEED=N for those of a run again, RANDOM_SEEDS=N for so many.
+random_turns() {
+    local status turns
+    python3 -IS "$HERE/speed/random_turns.py" "$BIN/random_turns" "$LIB" "$1" "${RANDOM_SEED:-$(date +%s)}" \
+        "$OUT/random" 200 4000 >"$OUT/$TAG.out"
     status=$?
     grep slower "$OUT/$TAG.out"
     ((status == 2)) && tail -n1 "$OUT/$TAG.out"
-    [[ -f $OUT/random-$1 ]] && tabulate "random-$1"
+    for turns in 200 4000; do
+        [[ -f $OUT/random-$turns ]] && tabulate "random-$turns"
+    done
     return $status
 }
 
 random_checks() {
     local seeds=12
     [[ $QUICK ]] && seeds=3
-    check speed/random-200 random_turns 200 "$seeds"
-    check speed/random-4000 random_turns 4000 "$seeds"
+    check speed/random random_turns "${RANDOM_SEEDS:-$seeds}"
 }
 
 # Threads that have work of their own: natively, by default, and where frees wait on the host. Whole processes, as the first

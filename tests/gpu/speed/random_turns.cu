@@ -1,9 +1,13 @@
 /*
  * A random little program of allocations, kernels, copies and waits, by its seed: how long its
- * turns take, as `name value` lines, and what it does, on standard error. `turn_us` begins after 50
- * turns of warming up, `whole_us` with the first allocation.
+ * turns take, as `name value` lines, and what it does, on standard error. Of each number of turns,
+ * which new threads take one after another, `turn_N_us` is what a turn took then, and `whole_N_us`
+ * what it took from the first allocation on, 50 turns of warming up included.
  *
- * usage: random_turns SEED TURNS
+ * Once CUDA has started it says `ready`, and goes on at the next line of its standard input or at
+ * the end of that, so that several can start at a time and be measured one by one.
+ *
+ * usage: random_turns SEED TURNS...
  */
 #include "tests/gpu/check.h"
 
@@ -203,28 +207,47 @@ static void load(void)
     OK(cudaDeviceSynchronize());
 }
 
-int main(int argc, char **argv)
+/* So many turns in each thread of the program; returns when they ended. */
+static double take_turns(const options &o, unsigned seed, int n)
 {
-    if (argc != 3)
-        return EXIT_UNUSABLE;
-    unsigned seed = (unsigned)strtoul(argv[1], nullptr, 10);
-    int n = atoi(argv[2]);
-    options o = options_of(seed);
     std::vector<std::thread> threads;
-    say(o);
-    load();
-    double begin = now_s();
-    run(o, seed * 977, n_warm_turns);
-    OK(cudaDeviceSynchronize());
-    double warm = now_s();
     for (int i = 0; i < o.n_threads; i++)
         threads.emplace_back(run, std::cref(o), seed * 977 + (unsigned)i, n);
     for (std::thread &thread : threads)
         thread.join();
     OK(cudaDeviceSynchronize());
-    double end = now_s();
+    return now_s();
+}
+
+static void wait_for_line(void)
+{
+    puts("ready");
+    fflush(stdout);
+    for (int c = getchar(); c != '\n' && c != EOF; c = getchar())
+        ;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 3)
+        return EXIT_UNUSABLE;
+    unsigned seed = (unsigned)strtoul(argv[1], nullptr, 10);
+    options o = options_of(seed);
+    say(o);
+    load();
+    wait_for_line();
+    double begin = now_s();
+    run(o, seed * 977, n_warm_turns);
+    OK(cudaDeviceSynchronize());
+    double start = now_s();
+    for (int i = 2, n_all = n_warm_turns; i < argc; i++) {
+        int n = atoi(argv[i]);
+        double end = take_turns(o, seed, n);
+        n_all += n;
+        printf("turn_%d_us %.4f\nwhole_%d_us %.4f\n", n, 1e6 * (end - start) / n, n,
+               1e6 * (end - begin) / n_all);
+        start = end;
+    }
     OK(cudaGetLastError());
-    printf("turn_us %.4f\nwhole_us %.4f\n", 1e6 * (end - warm) / n,
-           1e6 * (end - begin) / (n + n_warm_turns));
     return 0;
 }

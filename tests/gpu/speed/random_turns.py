@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Random little programs, natively and under each setting in turns: which is slower than natively?
 
-usage: random_turns.py PROGRAM LIBRARY TURNS SEEDS FIRST_SEED ROWS
+usage: random_turns.py PROGRAM LIBRARY SEEDS FIRST_SEED ROWS TURNS...
   PROGRAM is the built random_turns.cu, SEEDS how many seeds there are from FIRST_SEED on
-  ROWS: a file of `name native with times` lines, geometric means of all programs, for the table
+  ROWS: for each of TURNS, ROWS-TURNS becomes a file of `name native with times` lines, geometric means of all programs
 
 prints each program that a setting makes slower, or that the default is not within a tenth of the best setting for, and a
-last line that says how many. Exit status: 1 where one is slower than natively, 2 where one cannot be run.
+last line for each of TURNS. Exit status: 1 where one is slower than natively, 2 where one cannot be run.
 """
 import os
 import statistics
@@ -16,75 +16,103 @@ import sys
 WAYS = {"native": None, "default": {}, "sync": {"ALLOGRAFT_FREE": "sync"}, "pool": {"ALLOGRAFT_POLICY": "pool"},
         "replay": {"ALLOGRAFT_GRAPH": "all"}}
 JUDGED = ("default", "pool", "replay")
-ITERATIONS = 3  # of each way; what disturbs a process only makes it slower, so the quickest counts
+ITERATIONS = 5  # at most, of each way: what disturbs a process only makes it slower, so the quickest counts
 SLOWER = 0.98
 SLACK_US = 40  # of all turns together, for calls that are the first of their kind
 NEAR = 1.1
+LIMIT_S = 120
 
 
-def run(program, library, seed, turns, way):
-    """({figure: value}, what the program does)."""
+def start(program, library, seed, turns, way):
     env = dict(os.environ)
     if WAYS[way] is not None:
         env.update(WAYS[way], LD_PRELOAD=library, ALLOGRAFT_STATS="off", ALLOGRAFT_COUNTERS="off")
-    done = subprocess.run([program, str(seed), str(turns)], env=env, capture_output=True, text=True, timeout=120, check=False)
-    if done.returncode:
-        sys.stderr.write(done.stderr)
-        print(f"seed {seed}, {way}: ended with {done.returncode}")
+    return subprocess.Popen([program, str(seed), *turns], env=env, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE)
+
+
+def finish(process, seed, way):
+    """({figure: value}, what the program does)."""
+    out, err = process.communicate("go\n", timeout=LIMIT_S)
+    if process.returncode:
+        sys.stderr.write(err)
+        print(f"seed {seed}, {way}: ended with {process.returncode}")
         sys.exit(2)
-    return {name: float(value) for name, value in map(str.split, done.stdout.splitlines())}, done.stderr.strip()
+    return {name: float(value) for name, value in map(str.split, out.splitlines())}, err.strip()
 
 
-def measure(program, library, seed, turns):
-    """({way: {figure: least}}, what the program does), of all ways in turns."""
-    least = {way: {} for way in WAYS}
-    what = ""
-    for _ in range(ITERATIONS):
-        for way, values in least.items():
-            found, said = run(program, library, seed, turns, way)
-            what = what or said
-            for name, value in found.items():
-                values[name] = min(value, values.get(name, value))
-    return least, what
+def run_all(program, library, seed, turns):
+    """Each way's (figures, what the program does): started together, which takes most of their time, measured one by one."""
+    processes = {way: start(program, library, seed, turns, way) for way in WAYS}
+    try:
+        for process in processes.values():
+            process.stdout.readline()
+        return {way: finish(process, seed, way) for way, process in processes.items()}
+    finally:
+        for process in processes.values():
+            process.kill()
 
 
-def slower(least, turns):
-    """The (way, figure) that take longer than natively. What a pool takes to start, 8 to 9 ms, is the price of asking
-    for one."""
-    return [(way, name) for way in JUDGED for name, value in least[way].items()
-            if value * SLOWER > least["native"][name] + SLACK_US / turns and (way, name) != ("pool", "whole_us")]
+class Program:
+    """The least of each way's figures so far, and what the program does."""
 
+    def __init__(self, seed, turns):
+        self.seed, self.turns, self.what = seed, turns, ""
+        self.least = {way: {} for way in WAYS}
 
-def times(least, name="turn_us"):
-    return ", ".join(f"{way} {values[name]:.4g}" for way, values in least.items())
+    def add(self, found):
+        for way, (values, self.what) in found.items():
+            for name, value in values.items():
+                self.least[way][name] = min(value, self.least[way].get(name, value))
 
+    def slower(self, n):
+        """The (way, figure) that take longer than natively. What a pool takes to start, 8 to 9 ms, is the price of asking
+        for one."""
+        return [(way, name) for way in JUDGED for name in (f"turn_{n}_us", f"whole_{n}_us")
+                if self.least[way][name] * SLOWER > self.least["native"][name] + SLACK_US / int(n)
+                and (way, name) != ("pool", f"whole_{n}_us")]
 
-def main():
-    program, library, turns, n, first, rows = sys.argv[1:]
-    library, turns = os.path.abspath(library), int(turns)
-    all_least, missed, far = [], 0, 0
-    for seed in range(int(first), int(first) + int(n)):
-        least, what = measure(program, library, seed, turns)
-        if slower(least, turns):
-            least, what = measure(program, library, seed, turns)
-        found = slower(least, turns)
-        for way, name in found:
-            print(f"seed {seed}: {way} is slower ({name}: {times(least, name)}): {what}")
-        missed += bool(found)
-        if least["default"]["turn_us"] > NEAR * min(values["turn_us"] for values in least.values()):
-            far += 1
-            print(f"seed {seed}: another way is faster than the default (turn_us: {times(least)}): {what}")
-        all_least.append(least)
+    def is_far(self, n):
+        name = f"turn_{n}_us"
+        return self.least["default"][name] > NEAR * min(values[name] for values in self.least.values())
+
+    def times(self, name):
+        return ", ".join(f"{way} {values[name]:.4g}" for way, values in self.least.items())
+
+    def measure(self, program, library):
+        for _ in range(ITERATIONS):
+            self.add(run_all(program, library, self.seed, self.turns))
+            if not any(self.slower(n) or self.is_far(n) for n in self.turns):
+                break
+        for n in self.turns:
+            for way, name in self.slower(n):
+                print(f"seed {self.seed}: {way} is slower ({name}: {self.times(name)}): {self.what}")
+            if self.is_far(n):
+                print(f"seed {self.seed}: another way is faster than the default ({n} turns: {self.times(f'turn_{n}_us')}):"
+                      f" {self.what}")
         sys.stdout.flush()
-    means = {way: statistics.geometric_mean(least[way]["turn_us"] for least in all_least) for way in WAYS}
-    with open(rows, "w", encoding="utf-8") as file:
+
+
+def summarize(programs, n, rows):
+    means = {way: statistics.geometric_mean(program.least[way][f"turn_{n}_us"] for program in programs) for way in WAYS}
+    with open(f"{rows}-{n}", "w", encoding="utf-8") as file:
         for way in WAYS:
             if way != "native":
                 file.write(f"{way}_us {means['native']:.5g} {means[way]:.5g} {means['native'] / means[way]:.3g}\n")
-    print(f"{n} programs of {turns} turns, seeds {first} to {int(first) + int(n) - 1}: {missed} slower than natively;"
-          f" the default within a tenth of the best setting in {100 * (int(n) - far) / int(n):.0f} %"
+    n_slower = sum(bool(program.slower(n)) for program in programs)
+    n_near = sum(not program.is_far(n) for program in programs)
+    print(f"{len(programs)} programs of {n} turns, seeds {programs[0].seed} to {programs[-1].seed}: {n_slower} slower than"
+          f" natively; the default within a tenth of the best setting in {100 * n_near / len(programs):.0f} %"
           f" and {means['native'] / means['default']:.1f} times as fast as natively (geometric mean)")
-    sys.exit(missed > 0)
+    return n_slower
+
+
+def main():
+    program, library, n, first, rows, *turns = sys.argv[1:]
+    programs = [Program(seed, turns) for seed in range(int(first), int(first) + int(n))]
+    for one in programs:
+        one.measure(program, os.path.abspath(library))
+    sys.exit(sum(summarize(programs, n, rows) for n in turns) > 0)
 
 
 main()
