@@ -7,19 +7,21 @@ ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 # shellcheck source=tools/setup.sh
 . "$ROOT/tools/setup.sh"
 
-usage="tools/test.sh [--plain] [--clang] [--asan] [--tsan] [--lint] [--coverage] [--gpu] [--all]
-              [--quick] [--build FOLDER]
+usage="tools/test.sh [--plain] [--clang] [--asan] [--tsan] [--lint] [--coverage] [--gpu] [--full]
+              [--quick] [--budget] [--build FOLDER]
 
   --plain      the suites, built with gcc and -Werror          (FOLDER, default build)
   --clang      the same, built with clang                      (FOLDER-clang)
   --asan       the same, under AddressSanitizer and UBSan      (FOLDER-asan)
   --tsan       those about threads, under ThreadSanitizer      (FOLDER-tsan)
-  --lint       clang-format; clang-tidy and cppcheck, where they are installed
+  --lint       clang-format; cppcheck, and clang-tidy of what changed, where they are installed
   --coverage   which lines of the library the suites reach     (FOLDER-coverage)
   --gpu        tests/gpu/run.sh on the GPU of this machine
-  --all        everything above
+  --full       everything above; under AddressSanitizer every suite, and clang-tidy of all sources
 
-Without one of them: everything but --clang.
+Without one of them: --plain --asan --tsan --lint --gpu.
+
+  --budget     a suite fails, too, that takes a quarter more processor time than tools/test_budgets says
 
   --quick      for the loop of edit and test, in two minutes: the plain build, and of its suites a tenth of the
                random programs, some of the variants of each program, and clang-format. It leaves out the other
@@ -61,6 +63,9 @@ broken() {
 # in twice the time.
 THREADED_SUITES=(threads)
 COVERING_SUITES=(unit preload api)
+# For AddressSanitizer, unless everything is asked for: what reaches memory in ways of its own. The command is reached by
+# the corpora of its parsers; loops and the simulated driver do under it what they do without.
+MEMORY_SUITES=(unit preload api faults hostile fuzz diff runtime)
 
 # What --quick leaves out: patterns of the names of tests.
 SLOW_TESTS=(mutants library_mutants fuzz_\* faults_calls faults_replay faults_arguments tools_scripts tools_tune
@@ -150,6 +155,8 @@ sanitized_suite() {
 }
 
 suite_asan() {
+    local test_suites=()
+    [ "$effort" = full ] || test_suites=("${MEMORY_SUITES[@]}")
     sanitized_suite "gcc, AddressSanitizer and UndefinedBehaviorSanitizer" "$BUILD-asan" \
         -Db_sanitize=address,undefined
 }
@@ -163,10 +170,12 @@ suite_tsan() {
 }
 
 linters=(clang-format clang-tidy cppcheck)
+# What clang-tidy need not read again, unless everything is asked for: sources as they were so long ago.
+LINTED_BEFORE="2 days ago"
 
 # Each tool is one check.
 suite_lint() {
-    local log=$BUILD/lint.log name word
+    local log=$BUILD/lint.log name word since=
     [ ${#linters[@]} -eq 1 ] || setup_wanted clang-tidy cppcheck
     setup_clang_format
     mkdir -p "$BUILD"
@@ -175,8 +184,9 @@ suite_lint() {
         broken "lint" "could not be set up" "$log"
         return
     fi
+    [ "$effort" = full ] || since=$(git -C "$ROOT" rev-list -1 --before="$LINTED_BEFORE" HEAD 2>/dev/null)
     for name in "${linters[@]}"; do
-        python3 "$ROOT/tests/lint/lint.py" "$ROOT" "$BUILD" "$name" </dev/null 2>&1 | tee "$log" | progress "$name" all
+        LINT_SINCE=$since python3 "$ROOT/tests/lint/lint.py" "$ROOT" "$BUILD" "$name" </dev/null 2>&1 | tee "$log" | progress "$name" all
         word=$(sed -n "s/^$name: //p" "$log" | tail -n 1)
         case $word in
         ok) count 1 0 0 ;;
@@ -252,16 +262,35 @@ suite_quick() {
     suite_lint
 }
 
+# used_s: the processor seconds of all that this script has run and waited for.
+used_s() {
+    awk -v ticks="$(getconf CLK_TCK)" '{ sub(/.*\) /, ""); print int(($14 + $15) / ticks) }' /proc/$$/stat
+}
+
+# judge_budget SUITE SECONDS: minutes depend on who else uses the machine, processor seconds little.
+judge_budget() {
+    local most
+    most=$(sed -n "s/^$1 //p" "$ROOT/tools/test_budgets")
+    [ -n "$most" ] || return
+    say "$1: $2 processor seconds; its budget is $most"
+    if [ $((4 * $2)) -gt $((5 * most)) ]; then
+        say "$1 takes over a quarter more than its budget: what makes it slower, or tools/test_budgets?"
+        count 0 1 0
+    fi
+}
+
 # run_suite NAME: with a line that says what comes and how long it took last time.
 run_suite() {
-    local suite=$1 times=$BUILD/test-times last
+    local suite=$1 times=$BUILD/test-times last used_before
     last=$(sed -n "s/^$suite //p" "$times" 2>/dev/null)
     suite_began=$SECONDS
+    used_before=$(used_s)
     n_begun=$((n_begun + 1))
     say
     say "=== $n_begun of ${#suites[@]}: ${TITLES[$suite]}${last:+ (last time $last s)}"
     "suite_$suite"
     timings+=("$suite $((SECONDS - suite_began)) s")
+    [ -z "$budget" ] || judge_budget "$suite" $(($(used_s) - used_before))
     mkdir -p "$BUILD"
     { sed "/^$suite /d" "$times" 2>/dev/null; say "$suite $((SECONDS - suite_began))"; } >"$times.new"
     mv "$times.new" "$times"
@@ -271,11 +300,12 @@ declare -A TITLES=([plain]="gcc" [clang]="clang" [asan]="gcc, AddressSanitizer a
     [tsan]="gcc, ThreadSanitizer" [lint]="lint" [coverage]="coverage of interpose/, policy/ and graph/" [gpu]="GPU"
     [quick]="gcc, the quick tests; clang-format")
 BUILD=$ROOT/build
-suites=()
+suites=() effort=usual budget=
 while [ $# -gt 0 ]; do
     case $1 in
     --plain | --clang | --asan | --tsan | --lint | --coverage | --gpu | --quick) suites+=("${1#--}") ;;
-    --all) suites=(plain clang asan tsan lint coverage gpu) ;;
+    --full) suites=(plain clang asan tsan lint coverage gpu) effort=full ;;
+    --budget) budget=1 ;;
     --build)
         [ $# -ge 2 ] || fail "--build takes a folder"
         BUILD=$(realpath -m "$2")
@@ -292,7 +322,7 @@ while [ $# -gt 0 ]; do
     esac
     shift
 done
-[ ${#suites[@]} -gt 0 ] || suites=(plain asan tsan lint coverage gpu)
+[ ${#suites[@]} -gt 0 ] || suites=(plain asan tsan lint gpu)
 
 timings=() began=$SECONDS n_begun=0
 setup_everything

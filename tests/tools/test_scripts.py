@@ -134,6 +134,15 @@ class Test(InSmallProject):
         again = self.run_script("test.sh", "--gpu")
         self.assertRegex(again.stdout, r"(?m)^=== 1 of 1: GPU \(last time \d+ s\)$")
 
+    def test_holds_suites_to_their_budgets(self):
+        self.write("meson.build", PROJECT.replace("'1', ", ""))
+        for budget, n_failed in ((600, 0), (0, 1)):
+            self.write("tools/test_budgets", f"gpu 0\nplain {budget}\n")
+            result = self.run_script("test.sh", "--plain", "--budget", "--build", f"{self.root}/build-{budget}")
+            self.assertEqual(result.stdout.splitlines()[-1], f"2 passed, {n_failed} failed, 1 skipped", result.stdout)
+            self.assertRegex(result.stdout, rf"(?m)^plain: \d+ processor seconds; its budget is {budget}$")
+        self.assertEqual(self.run_script("test.sh", "--plain").returncode, 0)
+
     def test_takes_in_the_sum_of_the_gpu_suite(self):
         self.graphics_card("echo 'GPU 0: a card'")
         for says, ends, expected in (("3 passed, 1 failed, 2 skipped", 1, "3 passed, 1 failed, 2 skipped"),
