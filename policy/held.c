@@ -2,6 +2,7 @@
 #include "policy/held.h"
 
 #include "interpose/driver/driver.h"
+#include "interpose/report/trace/trace.h"
 #include "policy/contexts/context.h"
 #include "policy/order/capture.h"
 
@@ -37,19 +38,34 @@ static void note_failure(enum ag_held_kind kind, size_t bytes, struct ag_device 
     ag_holders_failed(&failure);
 }
 
+/* The trace has an event of the allocation, but of device memory alone. */
+static void trace_stack(enum ag_held_kind kind, uint64_t address, int device, uint32_t row)
+{
+    if (row < AG_HOLDERS_STACKS && ag_trace_on() &&
+        (kind == AG_HELD_DEVICE || kind == AG_HELD_POOL))
+        ag_trace_add(&(struct ag_trace_event){.kind = AG_TRACE_STACK,
+                                              .ticks = ag_clock_ticks(),
+                                              .device = (int16_t)device,
+                                              .address = address,
+                                              .code = (uint16_t)row});
+}
+
 void ag_held_note(CUresult result, enum ag_held_kind kind, uint64_t address, size_t bytes,
                   const struct ag_device *device)
 {
     struct ag_context *context;
+    int ordinal;
 
     if (result != CUDA_SUCCESS && result != CUDA_ERROR_OUT_OF_MEMORY)
         return;
     context = ag_context_current();
     if (!device && context)
         device = context->device;
+    ordinal = device ? device->ordinal : -1;
     if (result == CUDA_SUCCESS)
-        ag_holders_add(kind, address, bytes, kind == AG_HELD_POOL ? NULL : context,
-                       device ? device->ordinal : -1);
+        trace_stack(
+            kind, address, ordinal,
+            ag_holders_add(kind, address, bytes, kind == AG_HELD_POOL ? NULL : context, ordinal));
     else
         note_failure(kind, bytes, context ? context->device : NULL);
 }

@@ -10,7 +10,7 @@ struct ag_device;
 
 /* `result` is the driver's, or ours, of an allocation of `bytes` at `address`, in the current
  * context: it is counted, or told of as a failure. `device`: of memory of a pool; NULL: the current
- * context's. */
+ * context's. The trace is told of its stack: after it was told of the allocation. */
 void ag_held_note(CUresult result, enum ag_held_kind kind, uint64_t address, size_t bytes,
                   const struct ag_device *device);
 

@@ -131,11 +131,11 @@ static CUresult counted(CUresult result, unsigned row, const struct request *req
         (void)ag_helper_start(); /* asks at the end how much was used */
         ag_stats_app_pool(row, AG_APP_ALLOCS, 1);
         ag_stats_app_pool(row, AG_APP_BYTES, request->bytes);
+        if (request->began)
+            trace(request, AG_TRACE_ALLOC_ASYNC, *request->ret_address, device_of_row(row), 0);
         if (ag_holders_on())
             ag_held_note(result, AG_HELD_POOL, *request->ret_address, request->bytes,
                          device_of_row(row));
-        if (request->began)
-            trace(request, AG_TRACE_ALLOC_ASYNC, *request->ret_address, device_of_row(row), 0);
     }
     return result;
 }
@@ -235,10 +235,10 @@ static bool redirected(const struct request *request, struct ag_device *device, 
         return false;
     }
     ag_stats_rule_hit(rule, request->bytes);
-    if (ag_holders_on())
-        ag_held_note(CUDA_SUCCESS, AG_HELD_POOL, *request->ret_address, request->bytes, device);
     if (request->began)
         trace(request, AG_TRACE_ALLOC_ASYNC, *request->ret_address, device, 0);
+    if (ag_holders_on())
+        ag_held_note(CUDA_SUCCESS, AG_HELD_POOL, *request->ret_address, request->bytes, device);
     return true;
 }
 

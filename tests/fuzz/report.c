@@ -105,7 +105,7 @@ static void check_trace(const uint8_t *data, size_t size)
 
     if (!trace)
         return;
-    FUZZ_CHECK(html_add_trace(&page, trace, 0));
+    FUZZ_CHECK(html_add_trace(&page, trace, NULL, 0));
     check_text(&page);
     check_scripts(page.data, 0);
     ag_text_finish(&page);

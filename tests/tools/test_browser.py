@@ -12,7 +12,7 @@ from test_job import JobTest, sample
 
 EVENT = struct.Struct("<6QIIBBhHH")
 HEADER = struct.Struct("<8sIIIiiI5Q32s72s256s80s")
-ALLOC, FREE, REPLAY, TEXT, CLOCK = 1, 2, 16, 48, 49
+ALLOC, FREE, STACK, REPLAY, TEXT, CLOCK = 1, 2, 8, 16, 48, 49
 MIB = 1 << 20
 # The charts' time, in seconds, and the level in MiB: up, then down.
 LEVELS = list(range(1, 101)) + list(range(99, 0, -1))
@@ -61,6 +61,26 @@ def holders(file=lambda name: "a.py"):
                        stack(100, 100, "load", "main")]}
 
 
+def stacks_of_blocks():
+    """A trace of four blocks that lie on one another, 4 MiB at the bottom, and what its process says of their stacks. Of
+    the uppermost nothing is known; the report has other code where the stack of the one below it was."""
+    native, own = {"module": 1, "offset": 4}, {"module": 2, "offset": 16}
+    python = [{"function": f"forward_{i}", "file": "/v/lib/python3.11/site-packages/torch/nn/modules/a_module_with_a_long_name.py",
+               "line": i} for i in range(30)]
+    main = {"function": "main", "file": "/src/train.py", "line": 7}
+    count = {"bytes": MIB, "blocks": 1}
+    held = {"most_frames": 32, "sample_bytes": 0, "without_stack": 0, "peaks": [],
+            "modules": [{"path": "/usr/lib/libcudart.so.13", "build_id": "", "base": 60}, {"path": "/src/train", "build_id": "", "base": 4096}],
+            "stacks": [{"number": number, "kind": "device", "device": 0, "cut": cut, "live": count, "ever": count, "peak": count, "frames": frames}
+                       for number, cut, frames in ((3, False, [native, own, *python, main]), (0, True, [native, main]),
+                                                   (1, False, [own, main]))]}
+    blocks = [(4, 3), (2, 0), (1, 1), (1, None)]
+    events = b"".join(event(ALLOC, 1000 * (i + 1), (i + 1) << 32, mib * MIB) +
+                      (event(STACK, 1000 * (i + 1) + 1, (i + 1) << 32, code=number, caller=0) if number is not None else b"")
+                      for i, (mib, number) in enumerate(blocks))
+    return trace(events + event(REPLAY, 10000, 4, 30, stream=9), 10000), held
+
+
 SAYING = "document.querySelector('.timeline .saying').textContent"
 SCALE = "(() => { const {min, max} = document.querySelector('.timeline').drawn.plots[0].scales.x; return [min, max]; })()"
 FLAME_SAYING = "document.querySelector('.flames .saying').textContent"
@@ -83,10 +103,11 @@ class InABrowser(JobTest):
         if cls.browser:
             cls.browser.close()
 
-    def page(self, data=None, held=None):
+    def page(self, data=None, held=None, pid=7):
         out = os.path.join(self.folder, "out.html")
         # Numbers as wide as they come.
         large = {"devices__0__placements__pool__" + key: 888 << 30 for key in ("peak_bytes", "alloc_bytes", "current_bytes")}
+        large["process__pid"] = pid  # the trace's
         report = self.write("a.json", sample(**large) | {"holders": held or holders()})
         self.assertEqual(self.shown("report", "--html", out, report, self.write("a.trace", data or up_and_down())), "")
         return out
@@ -245,6 +266,95 @@ class InABrowser(JobTest):
         self.browser.press("ArrowLeft")
         self.assertIn("from 990.00 ms to ", self.ask(said))
         self.assert_nothing_was_said()
+
+    STACK = "[...document.querySelectorAll('.stack-of li')].map(e => e.textContent)"
+
+    def at_block(self, height):
+        """A point at the end of the blocks' chart, where they all are: `height` from 0, the bottom, to 1."""
+        left, width = self.ask("(() => { const b = document.querySelector('.timeline').drawn.blocks.scales(); return [b.left, b.width]; })()")
+        whole = self.ask("document.querySelector('.blocks').getBoundingClientRect().width")
+        return self.browser.middle(".blocks", (left + .9 * width) / whole, 1 - height)
+
+    def test_a_block_shows_its_stack(self):
+        whole = ["libcudart.so.13+0x4 libcudart.so.13", "train+0x10 train",
+                 *(f"forward_{i} /v/lib/python3.11/site-packages/torch/nn/modules/a_module_with_a_long_name.py:{i}" for i in range(30)),
+                 "main /src/train.py:7"]
+        path = self.page(*stacks_of_blocks())
+        for width in (500, 1400):
+            for dark in (False, True):
+                with self.subTest(width=width, dark=dark):
+                    self.open(path, width=width, dark=dark)
+                    self.assertEqual(self.ask(self.STACK), ["The stack of a block stands here."])
+                    self.browser.move(self.at_block(.25))
+                    self.assertEqual(self.ask(self.STACK), whole)
+                    for height, lines in ((.6, [whole[0], whole[-1], "further frames were not recorded"]),
+                                          (.81, ["not known"]), (.95, ["not known"])):
+                        self.browser.move(self.at_block(height))
+                        self.assertEqual(self.ask(self.STACK), lines)
+                    # It has its place, whatever the stack is, and what does not fit there is scrolled to.
+                    box = "document.querySelector('.stack-of')"
+                    before = self.ask(f"{box}.getBoundingClientRect().height")
+                    point = self.at_block(.25)
+                    self.browser.move(point)
+                    self.assertEqual(self.ask(f"{box}.getBoundingClientRect().height"), before)
+                    self.assertLess(before, 250)
+                    self.assertGreater(self.ask(f"{box}.scrollHeight"), 2 * before)
+                    self.assertLessEqual(self.ask(f"{box}.scrollWidth"), self.ask(f"{box}.clientWidth"))
+                    self.assertLessEqual(self.ask("document.documentElement.scrollWidth"), width)
+                    shades = self.ask(f"[{box}.querySelector('small'), {box}.closest('.card')].map((e, i) => getComputedStyle(e)"
+                                      "[i ? 'backgroundColor' : 'color'].match(/[0-9]+/g).slice(0, 3).reduce((sum, one) => sum + +one, 0))")
+                    self.assertGreater(abs(shades[0] - shades[1]), 200)
+                    # A click keeps it while the mouse goes elsewhere.
+                    for kind in ("mousePressed", "mouseReleased"):
+                        self.browser.mouse(kind, point, button="left", clickCount=1)
+                    self.browser.move(self.at_block(.6))
+                    self.assertEqual(self.ask(self.STACK), whole)
+                    self.ask("document.querySelector('.blocks').focus()")
+                    self.browser.press("Escape")
+                    self.browser.move(self.at_block(.25))
+                    self.browser.move(self.at_block(.6))
+                    self.assertEqual(len(self.ask(self.STACK)), 3)
+        self.assert_nothing_was_said()
+
+    def test_a_block_shows_its_stack_by_keyboard(self):
+        self.open(self.page(*stacks_of_blocks()))
+        scale = self.ask(SCALE)
+        self.ask("document.querySelector('.blocks').focus()")
+        self.assertEqual(len(self.ask(self.STACK)), 33)
+        self.browser.press("ArrowRight")
+        self.assertEqual(len(self.ask(self.STACK)), 3)
+        self.browser.press("Home")
+        self.ask("document.querySelector('.stack-of').focus()")
+        self.assertEqual(self.ask("document.activeElement.className"), "stack-of")
+        self.browser.press("+", "+")
+        self.assertEqual(self.ask(SCALE), scale)
+        self.assertEqual(len(self.ask(self.STACK)), 33)
+        self.assert_nothing_was_said()
+
+    def test_frames_of_libraries_are_hidden_in_the_stack_of_a_block(self):
+        self.open(self.page(*stacks_of_blocks()) + "#own=1")
+        self.ask("document.querySelector('.blocks').focus()")
+        own = ["train+0x10 train", "main /src/train.py:7", "31 frames of libraries are hidden"]
+        self.assertEqual(self.ask(self.STACK), own)
+        self.ask("[...document.querySelectorAll('.search button')].find(b => b.textContent.includes('ibrar')).id = 'own'")
+        self.browser.click("#own")
+        self.assertEqual(len(self.ask(self.STACK)), 33)
+        self.browser.click("#own")
+        self.assertEqual(self.ask(self.STACK), own)
+        self.assert_nothing_was_said()
+
+    def test_only_the_process_of_the_trace_has_its_stacks(self):
+        data, held = stacks_of_blocks()
+        for pid, module in ((8, 60), (7, 61)):
+            held["modules"][0]["base"] = module
+            self.open(self.page(data, held, pid=pid))
+            self.assertEqual(self.ask("document.querySelectorAll('.stack-of').length"), 0)
+        # Without stacks the blocks are as short as they were.
+        path = self.page()
+        with open(path, encoding="utf-8") as file:
+            self.assertRegex(file.read(), r'"of":100,\n"blocks":\[\[0\.010000000,1\.010000000,1048576,0\],')
+        self.open(path)
+        self.assertEqual(self.ask("document.querySelectorAll('.stack-of').length"), 0)
 
     def test_large_levels_close_together_are_told_apart(self):
         events = [event(ALLOC, 10, 1 << 40, 50 << 30)] + [event(ALLOC, 1000 * i, i << 20, 3 << 10) for i in range(1, 100)]

@@ -109,6 +109,28 @@ class One(JobTest):
         self.assertEqual(again["replay"]["reason"], "the driver is old")
         self.assertIn("nothing was replayed: the driver is old", again["warnings"])
 
+    def test_keeps_the_numbers_of_stacks(self):
+        """By which traces name them; rows between are of waits, of which there may be as many as there is room."""
+        count = {"bytes": 8, "blocks": 1}
+        def stacks(*numbers):
+            return [{"number": number, "kind": "device", "device": 0, "cut": False, "live": count, "ever": count, "peak": count,
+                     "frames": [{"function": f"f{number}", "file": "a.py", "line": 1}]} for number in numbers]
+        waits = {"bound_ns": 1, "shorter": {"times": 0, "ns": 0}, "without_stack": {"times": 0, "ns": 0}, "modules": [], "stacks": [
+            {"call": f"cu{i}", "kind": "sync", "times": 1, "ns": 9 - i, "longest_ns": 9 - i, "cut": False, "frames": []} for i in range(3)]}
+        held = {"most_frames": 16, "sample_bytes": 0, "without_stack": 0, "modules": [], "peaks": [], "stacks": stacks(8191, 2, 4)}
+        def numbers(report):
+            return {s["number"]: s["frames"][0]["function"] for s in report["holders"]["stacks"]}
+        again = self.read("report", "--json", self.write("a.json", sample(holders=held, waits=waits)))
+        self.assertEqual(numbers(again), {2: "f2", 4: "f4", 8191: "f8191"})
+        self.assertEqual([s["call"] for s in again["waits"]["stacks"]], ["cu0", "cu1", "cu2"])
+        for stack in held["stacks"]:  # as earlier versions wrote them
+            del stack["number"]
+        again = self.read("report", "--json", self.write("a.json", sample(holders=held, waits=waits)))
+        self.assertEqual(numbers(again), {0: "f8191", 1: "f2", 2: "f4"})
+        for wrong in ((3, 3), (8192,)):
+            path = self.write("a.json", sample(holders=held | {"stacks": stacks(*wrong)}))
+            self.assertIn("number is not of one stack alone", allograft("report", "--json", path).stderr.replace('"', ""))
+
     def test_knows_why_nothing_was_redirected(self):
         path = self.write("a.json", sample(coverage__redirecting=False,
                                            warnings=["nothing was redirected: a reason"]))

@@ -53,7 +53,7 @@ def text(space, number, words, base=0):
     return event(48, address=number, size=len(raw), caller=base, code=space) + raw.ljust((len(raw) + 63) // 64 * 64, b"\0")
 
 
-ALLOC, FREE, ALLOC_ASYNC, FREE_ASYNC, FAILED, MOVED, STEP = range(1, 8)
+ALLOC, FREE, ALLOC_ASYNC, FREE_ASYNC, FAILED, MOVED, STEP, STACK = range(1, 9)
 REPLAY, RELEASE, FLUSH, BUILD, MARK, CLOCK, DROPPED, END = 16, 17, 18, 19, 32, 49, 50, 51
 NAMES = (text(1, 1, "pool") + text(1, 2, "managed") + text(1, 4, "spilled") + text(1, 15, "own pool") +
          text(2, 9, "over_limit") + text(3, 8, "stream") + text(4, 5, 'epoch "1"\n') +
@@ -125,6 +125,16 @@ class Trace(CommandTest):
         result = allograft("trace", *args, **kwargs)
         self.assertEqual((result.returncode, result.stderr), (0, ""))
         return result.stdout
+
+    def test_stacks_change_nothing_else(self):
+        with_stacks = [one for e in EVENTS for one in
+                       ([e, event(STACK, 1401, address=0x2000, code=7)] if e == EVENTS[2] else [e])]
+        plain, stacks = self.known(), self.file(header() + NAMES + b"".join(with_stacks), "b.trace")
+        for words in (("--csv", "rmm"), ("--perfetto", "-")):
+            self.assertEqual(self.good(stacks, *words), self.good(plain, *words))
+        lines = set(self.good(stacks).splitlines()) - set(self.good(plain).splitlines())
+        self.assertEqual(len(lines), 2, lines)  # one more event, and what it is
+        self.assertRegex("\n".join(sorted(lines)), r"^ +stacks of allocations +1\n +\d+ events in ")
 
     def perfetto(self, *args):
         written = json.loads(self.good(*args, "--perfetto", "-"))

@@ -8,7 +8,6 @@
 #include "tools/base/html.h"
 #include "tools/base/list.h"
 
-#define MOST_INLINED  16u
 #define SMALLEST_PART 4000u /* of the whole: smaller parts of the graph are left out */
 #define SHOWN         20u   /* stacks of the table */
 
@@ -126,92 +125,20 @@ static bool make_tree(struct tree *tree, const struct flame *flame)
 
 /* ---- names --------------------------------------------------------------------------------- */
 
-static const char *file_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-
-    return slash ? slash + 1 : path;
-}
-
-static void name_python(const struct ag_holders *holders, uint64_t frame, struct flame_text *ret)
-{
-    const char *function = holders->text + (uint32_t)frame;
-
-    snprintf(ret->name, sizeof(ret->name), "%s", *function ? function : "?");
-    snprintf(ret->place, sizeof(ret->place), "%s:%u", function + strlen(function) + 1,
-             ag_frame_line(frame));
-}
-
-static void name_native(const struct ag_holders *holders, uint64_t frame,
-                        const struct ag_frame_name *name, struct flame_text *ret)
-{
-    unsigned module = (unsigned)(frame >> 48);
-    const char *path = module ? holders->text + holders->modules[module].path : "code in no file";
-
-    if (name && *name->function)
-        snprintf(ret->name, sizeof(ret->name), "%s", name->function);
-    else
-        snprintf(ret->name, sizeof(ret->name), "%.200s+0x%llx", file_name(path),
-                 (unsigned long long)(frame & ((1ull << 48) - 1)));
-    if (name && *name->file)
-        snprintf(ret->place, sizeof(ret->place), "%s:%u", name->file, name->line);
-    else
-        snprintf(ret->place, sizeof(ret->place), "%.500s", file_name(path));
-}
-
-/* Is the file one of those that are installed for programs to use: a shared library in such a
- * folder, a module of Python or of its packages, the interpreter? */
-static bool is_of_library(const char *path, bool is_python)
-{
-    static const char *const folders[] = {"/site-packages/", "/dist-packages/", "/lib/python",
-                                          "/lib/", "/lib64/"};
-    unsigned n = is_python ? 3 : sizeof(folders) / sizeof(folders[0]);
-
-    for (unsigned i = 0; i < n; i++) {
-        if (strstr(path, folders[i]))
-            return true;
-    }
-    return is_python ? !strncmp(path, "<frozen ", 8) : !strncmp(file_name(path), "python", 6);
-}
-
 static bool is_library_frame(const struct ag_holders *holders, uint64_t frame)
 {
-    const char *text = holders->text;
-    unsigned module = (unsigned)(frame >> 48);
-
-    if (is_call(frame))
-        return false;
-    if (frame & AG_FRAME_PYTHON) {
-        text += (uint32_t)frame;
-        return is_of_library(text + strlen(text) + 1, true);
-    }
-    return module && is_of_library(text + holders->modules[module].path, false);
+    return !is_call(frame) && frame_is_of_library(holders, frame);
 }
 
-/* The names of a frame, innermost first: several where functions were inlined. At least one. */
+/* As frame_texts(), of what stands in the place of a frame, too. */
 static unsigned name_frame(const struct flame *flame, uint64_t frame,
-                           struct flame_text ret[MOST_INLINED])
+                           struct frame_text ret[FRAME_INLINED])
 {
-    const struct ag_holders *holders = flame->view.holders;
-    struct ag_frame_name names[MOST_INLINED];
-    unsigned n = 0;
-
-    if (is_call(frame)) {
-        ret->place[0] = '\0';
-        snprintf(ret->name, sizeof(ret->name), "%s", holders->text + (uint32_t)frame);
-        return 1;
-    }
-    if (frame & AG_FRAME_PYTHON) {
-        name_python(holders, frame, &ret[0]);
-        return 1;
-    }
-    if (flame->view.names)
-        n = flame->view.names(flame->view.namer, holders, frame, names, MOST_INLINED);
-    if (!n)
-        name_native(holders, frame, NULL, &ret[0]);
-    for (unsigned i = 0; i < n; i++)
-        name_native(holders, frame, &names[i], &ret[i]);
-    return n ? n : 1;
+    if (!is_call(frame))
+        return frame_texts(&flame->view, frame, ret);
+    ret->place[0] = '\0';
+    snprintf(ret->name, sizeof(ret->name), "%s", flame->view.holders->text + (uint32_t)frame);
+    return 1;
 }
 
 /* ---- the graph ----------------------------------------------------------------------------- */
@@ -228,7 +155,7 @@ static bool is_shown(const struct tree *tree, const struct node *node)
 }
 
 /* [name, place, [values...], [ */
-static void open_node(const struct flame *flame, const struct flame_text *frame,
+static void open_node(const struct flame *flame, const struct frame_text *frame,
                       const struct node *node)
 {
     struct ag_text *text = flame->text;
@@ -248,7 +175,7 @@ static void add_node_json(const struct flame *flame, const struct tree *tree, ui
                           unsigned level)
 {
     const struct node *node = &tree->nodes[number];
-    struct flame_text *names = calloc(MOST_INLINED, sizeof(*names));
+    struct frame_text *names = calloc(FRAME_INLINED, sizeof(*names));
     unsigned n = 1;
     bool any = false, is_library = false;
 
@@ -341,7 +268,7 @@ static uint32_t find_rows(const struct flame *flame, struct row *rows)
     return n;
 }
 
-static void add_name(struct ag_text *text, const struct flame_text *name)
+static void add_name(struct ag_text *text, const struct frame_text *name)
 {
     html_add(text, name->name);
     ag_text_add(text, " <small>");
@@ -363,7 +290,7 @@ static uint32_t first_own(const struct ag_holders *holders, const struct ag_held
  * program's own that is nearest. Where that is the innermost, it is not said twice. */
 static void add_frames(const struct flame *flame, const struct ag_held_stack *stack)
 {
-    struct flame_text *names = calloc(MOST_INLINED, sizeof(*names));
+    struct frame_text *names = calloc(FRAME_INLINED, sizeof(*names));
     const struct ag_holders *holders = flame->view.holders;
     uint32_t own = first_own(holders, stack);
     struct ag_text *text = flame->text;

@@ -8,12 +8,9 @@
 #include "interpose/base/text.h"
 #include "interpose/report/holders/render_frames.h"
 #include "tools/base/unit.h"
+#include "tools/trace/frame_text.h"
 
 #define FLAME_MEASURES 3u
-
-struct flame_text {
-    char name[256], place[600];
-};
 
 struct flame_subject {
     const char *whole; /* the name of all stacks together */
@@ -24,7 +21,7 @@ struct flame_subject {
     uint64_t (*value_of)(const struct ag_held_stack *stack, unsigned measure);
     /* Below the whole, stacks of a group stand together. */
     unsigned (*group_of)(const struct ag_held_stack *stack);
-    void (*name_group)(unsigned group, struct flame_text *ret);
+    void (*name_group)(unsigned group, struct frame_text *ret);
 };
 
 struct flame {

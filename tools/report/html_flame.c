@@ -7,7 +7,6 @@
 #include "interpose/report/waits/render_waits.h"
 #include "tools/base/html.h"
 #include "tools/report/flame_graph.h"
-#include "tools/report/holders_view.h"
 
 static void begin_note(struct ag_text *text, const struct process *process)
 {
@@ -46,7 +45,7 @@ static unsigned memory_of(const struct ag_held_stack *stack)
     return ag_held_group((enum ag_held_kind)stack->kind, stack->device);
 }
 
-static void name_memory(unsigned group, struct flame_text *ret)
+static void name_memory(unsigned group, struct frame_text *ret)
 {
     ret->place[0] = '\0';
     if (group < AG_HELD_DEVICES)
@@ -59,7 +58,7 @@ static void name_memory(unsigned group, struct flame_text *ret)
 static void add_memory_cell(struct ag_text *text, const struct flame *flame,
                             const struct ag_held_stack *stack)
 {
-    struct flame_text group;
+    struct frame_text group;
 
     (void)flame;
     name_memory(memory_of(stack), &group);
@@ -143,7 +142,7 @@ static unsigned kind_of(const struct ag_held_stack *stack)
     return (unsigned)stack->device;
 }
 
-static void name_kind(unsigned kind, struct flame_text *ret)
+static void name_kind(unsigned kind, struct frame_text *ret)
 {
     static const char *const names[AG_N_WAIT_KINDS] = {
         [AG_WAIT_SYNC] = "synchronisation",
@@ -226,17 +225,16 @@ bool html_has_flames(const struct process *process)
     return process->holders && (any(process->holders, holds) || any(process->holders, waits));
 }
 
-bool html_add_flames(struct ag_text *text, const struct process *process, unsigned place)
+bool html_add_flames(struct ag_text *text, const struct process *process,
+                     const struct ag_holders_view *view, unsigned place)
 {
-    struct flame flame = {.text = text};
+    const struct flame flame = {.view = *view, .text = text};
 
     if (!html_has_flames(process))
         return false;
-    flame.view = holders_view(process);
     if (any(process->holders, holds))
         add_memory(&flame, process, place);
     if (any(process->holders, waits))
         add_waits(&flame, process, place);
-    holders_view_finish(&flame.view);
     return true;
 }

@@ -4,13 +4,16 @@
 
 #include <stdbool.h>
 
+#include "interpose/report/holders/render_frames.h"
 #include "tools/base/html.h"
 #include "tools/report/process.h"
 
 /* Adds a card with a flame graph, by stack, of memory at the peak, never freed, and allocated, and
  * a table of the stacks that held most; and one of the time waited for the device. False, with
- * nothing added, if the process took no stacks. `place`: see html_fold_begin(). */
-bool html_add_flames(struct ag_text *text, const struct process *process, unsigned place);
+ * nothing added, if the process took no stacks. `view`: of its stacks. `place`: see
+ * html_fold_begin(). */
+bool html_add_flames(struct ag_text *text, const struct process *process,
+                     const struct ag_holders_view *view, unsigned place);
 /* Would it add some? */
 bool html_has_flames(const struct process *process);
 

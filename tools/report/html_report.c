@@ -2,6 +2,7 @@
 #include "tools/report/job.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "interpose/report/graphs/render_graphs.h"
@@ -10,6 +11,7 @@
 #include "interpose/report/verdict/verdict.h"
 #include "interpose/settings/options.h"
 #include "tools/base/html.h"
+#include "tools/report/holders_view.h"
 #include "tools/report/html_flame.h"
 #include "tools/trace/html_trace.h"
 
@@ -936,10 +938,47 @@ static unsigned place_behind(const struct job *job, size_t n_before)
     return job->n == 1 && job->n_traces <= 1 ? 0 : (unsigned)n_before + 1;
 }
 
-static void add_traces(struct ag_text *text, const struct job *job)
+/* The stacks of the process, which are named once for all cards. */
+static const struct ag_holders_view *view_of(const struct job *job, struct ag_holders_view *views,
+                                             const struct process *process)
+{
+    struct ag_holders_view *view = &views[process - job->processes];
+
+    if (!view->holders)
+        *view = holders_view(process);
+    return view;
+}
+
+/* The process that the trace is of, if it took stacks; NULL also where several may be it. */
+static const struct process *traced_process(const struct job *job, const struct trace_info *info)
+{
+    const struct process *found = NULL;
+
+    for (size_t i = 0; i < job->n; i++) {
+        const struct ag_stats_head *head = &job->processes[i].stats->head;
+
+        if (head->pid != info->pid || head->rank != info->rank || strcmp(head->host, info->host))
+            continue;
+        if (found)
+            return NULL;
+        found = &job->processes[i];
+    }
+    return found && found->holders ? found : NULL;
+}
+
+static void add_trace(struct ag_text *text, const struct job *job, struct ag_holders_view *views,
+                      size_t i)
+{
+    const struct process *process = traced_process(job, trace_info(job->traces[i]));
+
+    text->truncated |= !html_add_trace(
+        text, job->traces[i], process ? view_of(job, views, process) : NULL, place_behind(job, i));
+}
+
+static void add_traces(struct ag_text *text, const struct job *job, struct ag_holders_view *views)
 {
     for (size_t i = 0; i < job->n_traces && i < JOB_TRACES; i++)
-        text->truncated |= !html_add_trace(text, job->traces[i], place_behind(job, i));
+        add_trace(text, job, views, i);
     if (job->n_traces > JOB_TRACES) {
         html_card_begin(text, true, "Other traces", NULL);
         ag_text_add(
@@ -951,7 +990,7 @@ static void add_traces(struct ag_text *text, const struct job *job)
 }
 
 /* Of the first processes that took stacks, and of outliers before others. */
-static void add_flames(struct ag_text *text, const struct job *job)
+static void add_flames(struct ag_text *text, const struct job *job, struct ag_holders_view *views)
 {
     size_t n = 0, n_shown = 0;
 
@@ -961,7 +1000,8 @@ static void add_flames(struct ag_text *text, const struct job *job)
         if (is_outlier(job, process) != (i < job->n) || !html_has_flames(process))
             continue;
         if (n++ < MOST_FLAMES)
-            n_shown += html_add_flames(text, process, place_behind(job, n_shown));
+            n_shown += html_add_flames(text, process, view_of(job, views, process),
+                                       place_behind(job, n_shown));
     }
     if (n <= n_shown)
         return;
@@ -973,11 +1013,25 @@ static void add_flames(struct ag_text *text, const struct job *job)
     html_card_end(text);
 }
 
+/* Over time, and by stack. */
+static void add_charts(struct ag_text *text, const struct job *job)
+{
+    struct ag_holders_view *views = calloc(job->n, sizeof(*views));
+
+    text->truncated |= !views;
+    if (!views)
+        return;
+    add_traces(text, job, views);
+    add_flames(text, job, views);
+    for (size_t i = 0; i < job->n; i++)
+        holders_view_finish(&views[i]);
+    free(views);
+}
+
 static void add_cards(struct ag_text *text, const struct job *job)
 {
     add_processes(text, job);
-    add_traces(text, job);
-    add_flames(text, job);
+    add_charts(text, job);
     add_memory(text, job);
     add_times(text, job);
     add_sizes(text, job);

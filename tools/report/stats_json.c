@@ -628,6 +628,23 @@ static void read_frames(struct reader *reader, const json_t *row, struct ag_hold
     stack->n = holders->n_frames - stack->first;
 }
 
+/* A row that nothing was read into: a wait that never was, which nobody shows. */
+static bool is_unused(const struct ag_held_stack *stack)
+{
+    return ag_held_is_wait(stack) && !stack->waited.times;
+}
+
+/* The row of that number, by which a trace names it: there are all before it, too. NULL: another
+ * stack has it. */
+static struct ag_held_stack *take_row(struct ag_holders *holders, uint64_t number)
+{
+    if (number >= AG_HOLDERS_STACKS)
+        return NULL;
+    for (; holders->n_stacks <= number; holders->n_stacks++)
+        holders->stacks[holders->n_stacks].kind = AG_HELD_WAIT;
+    return is_unused(&holders->stacks[number]) ? &holders->stacks[number] : NULL;
+}
+
 static void read_stacks(struct reader *reader, const json_t *root, struct ag_holders *holders)
 {
     static const char *const keys[AG_N_HELD_WHEN] = {"live", "ever", "peak", "ended", "failed"};
@@ -636,17 +653,21 @@ static void read_stacks(struct reader *reader, const json_t *root, struct ag_hol
 
     json_array_foreach(stacks, i, row)
     {
-        struct ag_held_stack *stack = &holders->stacks[i];
+        bool has_number = json_object_get(row, "number"); /* earlier reports have none */
+        struct ag_held_stack *stack =
+            take_row(holders, has_number ? number(reader, row, "number") : holders->n_stacks);
 
-        if (i >= AG_HOLDERS_STACKS)
+        if (!stack) {
+            if (has_number)
+                fault(reader, "number", "is not of one stack alone");
             break;
+        }
         stack->kind = kind_of(reader, row, "kind");
         stack->device = (int16_t)small_number(reader, row, "device", -1);
         stack->is_cut = truth(reader, row, "cut");
         for (unsigned when = 0; when < AG_N_HELD_WHEN; when++)
             read_held(reader, row, keys[when], &stack->held[when]);
         read_frames(reader, row, holders, stack);
-        holders->n_stacks = (uint32_t)i + 1;
     }
 }
 
@@ -700,15 +721,22 @@ static void read_holders(struct reader *reader, const json_t *root, struct ag_ho
     read_stacks(reader, root, holders);
 }
 
-static void read_wait(struct reader *reader, const json_t *row, struct ag_holders *holders)
+/* Rows between those that hold memory were of waits. */
+static struct ag_held_stack *take_free_row(struct ag_holders *holders, uint32_t *at)
 {
-    struct ag_held_stack *stack = &holders->stacks[holders->n_stacks];
+    while (*at < holders->n_stacks && !is_unused(&holders->stacks[*at]))
+        ++*at;
+    return take_row(holders, *at);
+}
+
+static void read_wait(struct reader *reader, const json_t *row, struct ag_holders *holders,
+                      struct ag_held_stack *stack)
+{
     uint32_t kind = word_of(text_of(reader, row, "kind"), ag_wait_names, AG_N_WAIT_KINDS);
     const char *call = text_of(reader, row, "call");
 
     if (kind == AG_N_WAIT_KINDS) /* of a later version */
         return;
-    stack->kind = AG_HELD_WAIT;
     stack->device = (int16_t)kind;
     stack->call = add_text(holders, call, strlen(call) + 1);
     stack->is_cut = truth(reader, row, "cut");
@@ -716,12 +744,12 @@ static void read_wait(struct reader *reader, const json_t *row, struct ag_holder
     stack->waited.ns = number(reader, row, "ns");
     stack->waited.longest_ns = number(reader, row, "longest_ns");
     read_frames(reader, row, holders, stack);
-    holders->n_stacks++;
 }
 
 static void read_waits(struct reader *reader, const json_t *root, struct ag_holders *holders)
 {
     const json_t *row;
+    uint32_t at = 0;
     size_t i;
 
     if (!root)
@@ -737,8 +765,10 @@ static void read_waits(struct reader *reader, const json_t *root, struct ag_hold
         read_modules(reader, root, holders);
     json_array_foreach(list(reader, root, "stacks"), i, row)
     {
-        if (holders->n_stacks < AG_HOLDERS_STACKS)
-            read_wait(reader, row, holders);
+        struct ag_held_stack *stack = take_free_row(holders, &at);
+
+        if (stack)
+            read_wait(reader, row, holders, stack);
     }
 }
 

@@ -5,13 +5,15 @@
 #include <stdlib.h>
 
 #include "tools/base/html.h"
+#include "tools/trace/frame_text.h"
 #include "tools/trace/site_names.h"
 
 #define MOST 512u /* blocks: more would be lines, not areas */
 
 struct drawn {
     uint64_t from_ns, to_ns, size, caller; /* to_ns UINT64_MAX: never */
-    uint16_t module, site;
+    uint32_t stack;                        /* of the report, or TRACE_NO_STACK */
+    uint16_t module, site, shown_stack;
 };
 
 /* A heap of the largest so far, whose first one is the smallest of them. */
@@ -72,6 +74,7 @@ static void take(const struct trace_state *state, void *data)
                                     .to_ns = event->began_ns,
                                     .size = state->size,
                                     .caller = state->caller,
+                                    .stack = state->stack,
                                     .module = state->module});
 }
 
@@ -86,6 +89,7 @@ static bool find_largest(const struct trace *trace, struct largest *largest)
                                        .to_ns = UINT64_MAX,
                                        .size = left[i].size,
                                        .caller = left[i].caller,
+                                       .stack = left[i].stack,
                                        .module = left[i].module});
     free(left);
     return n >= 0;
@@ -119,6 +123,31 @@ static size_t find_sites(struct largest *largest, struct trace_site *sites)
     return n;
 }
 
+/* Numbers the stacks that are to be shown; returns how many there are. Of others no block has one
+ * any more: a report of another process knows them, but not by their call sites. */
+static size_t find_stacks(struct largest *largest, const struct ag_holders_view *stacks,
+                          uint32_t *ret_numbers)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < largest->n; i++) {
+        struct drawn *block = &largest->blocks[i];
+        size_t shown = 0;
+
+        if (!stacks || block->stack == TRACE_NO_STACK ||
+            !frames_have_site(stacks->holders, block->stack, block->caller)) {
+            block->stack = TRACE_NO_STACK;
+            continue;
+        }
+        while (shown < n && ret_numbers[shown] != block->stack)
+            shown++;
+        if (shown == n)
+            ret_numbers[n++] = block->stack;
+        block->shown_stack = (uint16_t)shown;
+    }
+    return n;
+}
+
 static void add_sites(struct ag_text *text, const struct trace *trace,
                       const struct trace_site *sites, const struct site_name *functions, size_t n)
 {
@@ -145,10 +174,24 @@ static void add_block(struct ag_text *text, const struct drawn *block, bool firs
     else
         ag_text_add(text, "%llu.%09llu", (unsigned long long)(block->to_ns / 1000000000u),
                     (unsigned long long)(block->to_ns % 1000000000u));
-    ag_text_add(text, ",%llu,%u]", (unsigned long long)block->size, block->site);
+    ag_text_add(text, ",%llu,%u", (unsigned long long)block->size, block->site);
+    if (block->stack != TRACE_NO_STACK)
+        ag_text_add(text, ",%u", block->shown_stack);
+    ag_text_add(text, "]");
 }
 
-bool html_add_blocks(struct ag_text *text, const struct trace *trace)
+static void add_stacks(struct ag_text *text, struct largest *largest,
+                       const struct ag_holders_view *stacks)
+{
+    uint32_t numbers[MOST];
+    size_t n = find_stacks(largest, stacks, numbers);
+
+    if (n)
+        frames_add_stacks(text, stacks, numbers, n);
+}
+
+bool html_add_blocks(struct ag_text *text, const struct trace *trace,
+                     const struct ag_holders_view *stacks)
 {
     struct largest *largest = calloc(1, sizeof(*largest));
     struct trace_site *sites = calloc(MOST, sizeof(*sites));
@@ -160,6 +203,7 @@ bool html_add_blocks(struct ag_text *text, const struct trace *trace)
 
         site_names(trace, sites, n, functions);
         add_sites(text, trace, sites, functions, n);
+        add_stacks(text, largest, stacks);
         qsort(largest->blocks, largest->n, sizeof(*largest->blocks), by_time);
         ag_text_add(text, "\"of\":%llu,\n\"blocks\":[", (unsigned long long)largest->of);
         for (size_t i = 0; i < largest->n; i++)

@@ -3,11 +3,15 @@
 #define TOOLS_HTML_BLOCKS_H
 
 #include "interpose/base/text.h"
+#include "interpose/report/holders/render_frames.h"
 #include "tools/trace/trace_file.h"
 
 /* Adds JSON: {"sites": [name...], "of": number of all blocks, "blocks": [[seconds of its
- * allocation, of its free or null, bytes, number of its site]...]}, in order of allocation. False
- * when memory runs out. */
-bool html_add_blocks(struct ag_text *text, const struct trace *trace);
+ * allocation, of its free or null, bytes, number of its site]...]}, in order of allocation. Where
+ * stacks of blocks are known, they are added (frame_text.h), and such a block has the number of its
+ * stack there as a fifth item. `stacks`: of the process, NULL where it took none. False when memory
+ * runs out. */
+bool html_add_blocks(struct ag_text *text, const struct trace *trace,
+                     const struct ag_holders_view *stacks);
 
 #endif

@@ -264,7 +264,8 @@ static void add_tracks(struct ag_text *text, const struct timeline *line)
 }
 
 /* The data of the chart; what is to stand there without scripts follows. */
-static bool add_chart(struct ag_text *text, const struct trace *trace, const struct timeline *line)
+static bool add_chart(struct ag_text *text, const struct trace *trace,
+                      const struct ag_holders_view *stacks, const struct timeline *line)
 {
     struct thin_point *points;
     long n = thin_memory(trace, N_CHART, &points);
@@ -286,7 +287,7 @@ static bool add_chart(struct ag_text *text, const struct trace *trace, const str
     add_tracks(text, line);
     free(points);
     ag_text_add(text, ",\n\"largest\":");
-    if (!html_add_blocks(text, trace))
+    if (!html_add_blocks(text, trace, stacks))
         return false;
     ag_text_add(text, "}</script>\n");
     return true;
@@ -434,12 +435,13 @@ static bool is_empty(const struct timeline *line)
     return !sum;
 }
 
-static bool add_body(struct ag_text *text, const struct trace *trace, const struct timeline *line)
+static bool add_body(struct ag_text *text, const struct trace *trace,
+                     const struct ag_holders_view *stacks, const struct timeline *line)
 {
     bool good;
 
     ag_text_add(text, "<div class=\"timeline\">");
-    good = add_chart(text, trace, line);
+    good = add_chart(text, trace, stacks, line);
     ag_text_add(text, "<div class=\"plain\">\n<p class=\"note\">Full colour: the least memory in "
                       "each interval; light: the most.</p>\n");
     for (unsigned place = 0; place < AG_TRACE_N_PLACES; place++)
@@ -454,7 +456,8 @@ static bool add_body(struct ag_text *text, const struct trace *trace, const stru
     return good;
 }
 
-bool html_add_trace(struct ag_text *text, const struct trace *trace, unsigned place)
+bool html_add_trace(struct ag_text *text, const struct trace *trace,
+                    const struct ag_holders_view *stacks, unsigned place)
 {
     const struct trace_info *info = trace_info(trace);
     struct timeline *line = calloc(1, sizeof(*line));
@@ -474,7 +477,7 @@ bool html_add_trace(struct ag_text *text, const struct trace *trace, unsigned pl
             ag_text_add(text,
                         "<p>Nothing was allocated, launched in graphs, or done on a stream.</p>\n");
         else
-            good = add_body(text, trace, line);
+            good = add_body(text, trace, stacks, line);
         html_fold_end(text);
     }
     free(line);

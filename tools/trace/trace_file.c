@@ -79,7 +79,7 @@ static bool is_of_the_file(unsigned kind)
 
 static bool is_event(unsigned kind)
 {
-    return (kind >= AG_TRACE_ALLOC && kind <= AG_TRACE_STEP) ||
+    return (kind >= AG_TRACE_ALLOC && kind <= AG_TRACE_STACK) ||
            (kind >= AG_TRACE_REPLAY && kind <= AG_TRACE_BUILD) ||
            (kind >= AG_TRACE_TRANSFER && kind <= AG_TRACE_PREFETCH) || kind == AG_TRACE_MARK ||
            kind == AG_TRACE_WAIT;
@@ -440,6 +440,7 @@ const char *trace_site_name(const struct trace *trace, unsigned module, uint64_t
 struct block {
     uint64_t address; /* 0: a free slot */
     uint64_t size, allocated_ns, number, caller, stream;
+    uint32_t stack;
     uint16_t module;
     uint8_t place;
     bool gone;
@@ -527,6 +528,7 @@ static bool allocated(struct walk *walk, const struct trace_event *event)
         .number = walk->n_allocs,
         .caller = event->caller,
         .stream = event->stream,
+        .stack = TRACE_NO_STACK,
         .module = event->module,
         .place = event->placement,
     };
@@ -534,13 +536,30 @@ static bool allocated(struct walk *walk, const struct trace_event *event)
     return true;
 }
 
-static void released(struct walk *walk, const struct trace_event *event)
+/* The block that the event is of; NULL: the trace has no allocation of it. */
+static struct block *live_block(const struct walk *walk, const struct trace_event *event)
 {
-    struct trace_state *state = &walk->state;
     struct block *block =
         walk->blocks.capacity && event->address ? find_block(&walk->blocks, event->address) : NULL;
 
-    if (!block || !block->address || block->gone)
+    return block && block->address && !block->gone ? block : NULL;
+}
+
+/* A second stack would be of an allocation whose own event was dropped. */
+static void take_stack(struct walk *walk, const struct trace_event *event)
+{
+    struct block *block = live_block(walk, event);
+
+    if (block && block->stack == TRACE_NO_STACK)
+        block->stack = event->code;
+}
+
+static void released(struct walk *walk, const struct trace_event *event)
+{
+    struct trace_state *state = &walk->state;
+    struct block *block = live_block(walk, event);
+
+    if (!block)
         return;
     state->known = true;
     state->size = block->size;
@@ -548,6 +567,7 @@ static void released(struct walk *walk, const struct trace_event *event)
     state->from = block->place;
     state->caller = block->caller;
     state->module = block->module;
+    state->stack = block->stack;
     subtract(walk, block);
     if (event->kind == AG_TRACE_MOVED) {
         block->place = event->placement;
@@ -578,6 +598,8 @@ static bool walk_all(const struct trace *trace, int device,
             good = allocated(&walk, &event);
         else if (is_free(event.kind) || event.kind == AG_TRACE_MOVED)
             released(&walk, &event);
+        else if (event.kind == AG_TRACE_STACK)
+            take_stack(&walk, &event);
         walk.state.event = event;
         if (good && (!elsewhere || walk.state.known))
             visit(&walk.state, data);
@@ -620,8 +642,13 @@ long trace_left(const struct trace *trace, int device, struct trace_block **ret_
         const struct block *block = &blocks.places[i];
 
         if (block->address && !block->gone)
-            left[n++] = (struct trace_block){block->address, block->size,         block->stream,
-                                             block->caller,  block->allocated_ns, block->module};
+            left[n++] = (struct trace_block){.address = block->address,
+                                             .size = block->size,
+                                             .stream = block->stream,
+                                             .caller = block->caller,
+                                             .allocated_ns = block->allocated_ns,
+                                             .stack = block->stack,
+                                             .module = block->module};
     }
     free(blocks.places);
     if (left)

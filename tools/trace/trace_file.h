@@ -57,6 +57,8 @@ const char *trace_module_build_id(const struct trace *trace, unsigned number);
 /* The name of a placement. */
 const char *trace_place(const struct trace *trace, unsigned placement);
 
+#define TRACE_NO_STACK UINT32_MAX
+
 /* The state of memory after an event. */
 struct trace_state {
     struct trace_event event;
@@ -68,6 +70,7 @@ struct trace_state {
     unsigned from; /* its placement before the event */
     uint16_t module;
     uint64_t caller; /* the call site of its allocation */
+    uint32_t stack;  /* its stack's number in the process's report, TRACE_NO_STACK: not known */
 };
 
 /* Calls `visit` for each event of a device in order; AG_TRACE_NO_DEVICE: of all devices. False when
@@ -78,6 +81,7 @@ bool trace_walk(const struct trace *trace, int device,
 /* A block that is never freed in the trace. */
 struct trace_block {
     uint64_t address, size, stream, caller, allocated_ns;
+    uint32_t stack;
     uint16_t module;
 };
 /* Writes to *ret_blocks, which the caller frees, the blocks that are left at the end, by address.

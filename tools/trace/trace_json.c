@@ -252,6 +252,8 @@ static void write_one(const struct trace_state *state, void *data)
         snprintf(code, sizeof(code), "CUDA error %u", event->code);
         write_instant(w, "memory", "allocation failed", code, event);
         break;
+    case AG_TRACE_STACK: /* of another event */
+        break;
     default:
         write_memory(w, state);
     }

@@ -22,6 +22,7 @@ static const struct {
     {AG_TRACE_FAILED, "allocations that failed"},
     {AG_TRACE_MOVED, "spilled blocks moved to the device"},
     {AG_TRACE_STEP, "steps under memory pressure"},
+    {AG_TRACE_STACK, "stacks of allocations"},
     {AG_TRACE_REPLAY, "graphs launched"},
     {AG_TRACE_RELEASE, "segments submitted one by one"},
     {AG_TRACE_FLUSH, "flushes"},

@@ -125,20 +125,21 @@ static bool enter(uint64_t address, const struct ag_held_block *block)
     return good;
 }
 
-void ag_holders_add(enum ag_held_kind kind, uint64_t address, uint64_t bytes, const void *owner,
-                    int device)
+uint32_t ag_holders_add(enum ag_held_kind kind, uint64_t address, uint64_t bytes, const void *owner,
+                        int device)
 {
     struct ag_held_block block = {.bytes = bytes, .owner = owner};
 
     if (!address || !bytes || !ag_sampling_takes(bytes))
-        return;
+        return AG_HOLDERS_STACKS;
     block.stack = ag_stacks_take(kind, device);
     if (block.stack == AG_HOLDERS_STACKS || !enter(address, &block)) {
         atomic_fetch_add_explicit(&held.tables->lost, 1, memory_order_relaxed);
-        return;
+        return AG_HOLDERS_STACKS;
     }
     count(&stack_of(&block)->held[AG_HELD_EVER], &block, true);
     count_live(&block, true);
+    return block.stack;
 }
 
 static struct ag_held_block *leave(uint64_t address)

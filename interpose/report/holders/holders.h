@@ -43,9 +43,10 @@ void ag_holders_begin_child(void);
 /* The tables, where stacks of waits are asked for; else NULL. */
 struct ag_holders *ag_holders_for_waits(void);
 
-/* The program gets the block from here, by the stack of the calling thread. */
-void ag_holders_add(enum ag_held_kind kind, uint64_t address, uint64_t bytes, const void *owner,
-                    int device);
+/* The program gets the block from here, by the stack of the calling thread. That stack's row;
+ * AG_HOLDERS_STACKS where the block does not count. */
+uint32_t ag_holders_add(enum ag_held_kind kind, uint64_t address, uint64_t bytes, const void *owner,
+                        int device);
 /* It frees the block: false when it does not count. Should the free fail, it is put back. */
 bool ag_holders_take(uint64_t address, struct ag_held_block *ret);
 void ag_holders_put_back(uint64_t address, const struct ag_held_block *block);

@@ -327,6 +327,7 @@ static void emit_stack(struct ag_emitter *json, const struct ag_holders_view *vi
 {
     ag_emit_line(json, 3);
     ag_emit_object(json, NULL);
+    ag_emit_number(json, "number", (uint64_t)(stack - view->holders->stacks));
     ag_emit_string(json, "kind", ag_held_names[stack->kind]);
     if (stack->device >= 0)
         ag_emit_number(json, "device", (uint64_t)stack->device);

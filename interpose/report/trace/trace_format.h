@@ -57,7 +57,9 @@ enum ag_trace_kind {
     AG_TRACE_FREE_ASYNC,  /* its free: size 0 where the size is not known */
     AG_TRACE_FAILED,      /* an allocation that failed: placement requested; code: the CUresult */
     AG_TRACE_MOVED,       /* a spilled block that the program has is in `placement` now */
-    AG_TRACE_STEP, /* a step of budget and pressure, code: its text; size: bytes wanted, or 0 */
+    AG_TRACE_STEP,  /* a step of budget and pressure, code: its text; size: bytes wanted, or 0 */
+    AG_TRACE_STACK, /* of the allocation that gave `address` just before, with ALLOGRAFT_STACKS:
+                       code: the number of its stack in the report (`holders.stacks`) */
     /* Replay. stream: the stream's; size: operations. */
     AG_TRACE_REPLAY = 16, /* launched as a graph; address: nodes updated */
     AG_TRACE_RELEASE,     /* withheld, then submitted one by one */

@@ -164,6 +164,28 @@ class Holders(Case):
         self.assertNotIn('functions and lines:', preloaded([HOLDERS, 'leaks', PLUGIN], stats='x').files['x'])
         self.assertIn(advice, preloaded([HOLDERS, 'leaks', PLUGIN], {'ALLOGRAFT_STACKS': '16'}, stats='x').files['x'])
 
+    def test_page_has_the_stacks_of_blocks(self):
+        self.needs_lines()
+        trace, page = (os.path.join(self.folder, name) for name in ('a.trace', 'a.html'))
+        self.report_of([HOLDERS, 'leaks', PLUGIN], {'ALLOGRAFT_TRACE': trace})
+        done = command('report', '--html', page, os.path.join(self.folder, 'report.json'), trace)
+        self.assertEqual((done.returncode, done.stderr), (0, ''))
+        with open(page, encoding='utf-8') as file:
+            data = json.loads(re.search(r'<div class="timeline"><script type="application/json">(.*?)</script>', file.read(), re.S)[1])
+        largest, found = data['largest'], {}
+        self.assertTrue(all(len(block) == 5 for block in largest['blocks']))
+        for _, end, size, _, number in largest['blocks']:
+            texts = [text for at in largest['stacks'][number] if at >= 0 for text in largest['frames'][at][1:]]
+            if end is None:
+                found[size] = list(zip(texts[::2], texts[1::2]))
+        line = {name: number for (_, number), name in MARKED.items()}
+        # Innermost first, those that were inlined too; also of the program's own pools.
+        at = [name.split('(')[0] for name, _ in found[2 * MIB]].index('reserve')
+        self.assertRegex(found[2 * MIB][at][1], r'holders\.cpp:%d$' % line['reserve'])
+        self.assertEqual(found[2 * MIB][at + 1][0].split('(')[0], 'model::activations')
+        self.assertIn('main', [name for name, _ in found[2 * MIB][at + 2:]])
+        self.assertTrue(any(place.endswith('holders.cpp:%d' % line['pool']) for _, place in found[48 * KIB]), found[48 * KIB])
+
     def test_stripped_keeps_its_offsets(self):
         if not shutil.which('strip'):
             self.skipTest('there is no strip')

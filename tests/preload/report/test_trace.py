@@ -133,6 +133,29 @@ class Traces(Case):
             self.assertLess(event.caller - trace.bases[event.module], os.path.getsize(TRACES))
         self.assertEqual(trace.ends, [1])
 
+    def test_stacks(self):
+        """With ALLOGRAFT_STACKS each allocation is told of with the number that its stack has in the report."""
+        asked = {'ALLOGRAFT_STACKS': '16', 'ALLOGRAFT_LOG': 'error'}
+        for policy in ('auto', 'native', 'pool', 'managed'):
+            with self.subTest(policy):
+                trace, report = self.trace('events', settings=dict(asked, ALLOGRAFT_POLICY=policy))
+                modules = [{'base': 0}] + report['holders']['modules']
+                stacks = {stack['number']: stack for stack in report['holders']['stacks']}
+                self.assertEqual(len(stacks), len(report['holders']['stacks']))
+                for number, event in enumerate(trace.events):
+                    if NAMES[event.kind] not in ('ALLOC', 'ALLOC_ASYNC'):
+                        continue
+                    after = trace.events[number + 1]
+                    self.assertEqual((NAMES[after.kind], after.address, after.device), ('STACK', event.address, 0))
+                    self.assertGreaterEqual(after.ticks, event.ticks + event.duration)
+                    stack = stacks[after.code]
+                    self.assertEqual(stack['kind'], 'pool' if NAMES[event.kind] == 'ALLOC_ASYNC' else 'device')
+                    first = stack['frames'][0]
+                    self.assertEqual(modules[first['module']]['base'] + first['offset'], event.caller)
+                self.assertEqual(len(trace.of('STACK')), 4)
+        trace, report = self.trace('events', settings=dict(asked, ALLOGRAFT_STACKS_SAMPLE='4KiB'))
+        self.assertEqual(len(trace.of('STACK')), report['holders']['taken'])
+
     def test_spilled(self):
         trace, _ = self.trace('spill', settings={'ALLOGRAFT_POLICY': 'pool', 'ALLOGRAFT_LIMIT': '8MiB', 'ALLOGRAFT_OOM': 'spill',
                                                  'ALLOGRAFT_UNSPILL': '1'})

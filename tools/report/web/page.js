@@ -85,6 +85,16 @@
 
     readAddress();
 
+    /* What the address tells what to show; each has look(). Charts of one page look for the same, so that those of
+     * several processes compare. */
+    const followers = [];
+
+    function lookFor() {
+        followers.forEach(one => one.look());
+    }
+
+    const hidesLibraries = () => address.get('own') === '1';
+
     /* The same function has the same colour everywhere. */
     function hue(title) {
         let sum = 0;
@@ -213,6 +223,7 @@
             box.setAttribute('aria-label', 'Memory over time. Arrows move, plus and minus zoom, 0 shows all.');
             box.addEventListener('keydown', event => this.press(event));
             this.draw();
+            followers.push(this);
             new ResizeObserver(() => this.resize()).observe(box);
             matchMedia('(prefers-color-scheme:dark)').addEventListener('change', () => this.draw());
         }
@@ -232,6 +243,11 @@
             this.blocks = data.largest.blocks.length ? new Blocks(box, data.largest, this) : null;
             this.plots.forEach(plot => plot.setScale('x', {min: this.full[0], max: this.full[1]}));
             this.say('Drag, or press + and -, to zoom; arrows move; double-click or 0 shows all.');
+        }
+
+        look() {
+            if (this.blocks)
+                this.blocks.showStack();
         }
 
         resize() {
@@ -365,11 +381,45 @@
 
     /* ---- the largest blocks ---- */
 
+    /* The stack of a block, innermost function first. Of data: frames, each [1 if of a library, name, place, and those
+     * of what it was inlined into], and stacks of their numbers; -1: there are more. */
+    class Stacks {
+        constructor(frames, stacks) {
+            this.frames = frames.map(([isLibrary, ...texts]) => ({
+                isLibrary, names: texts.flatMap((name, i) => (i % 2 ? [] : [[name, texts[i + 1]]])),
+            }));
+            this.stacks = stacks;
+            this.box = make('ol', {className: 'stack-of', tabIndex: 0});
+            this.box.setAttribute('aria-label', 'Stack of the block, innermost function first');
+            this.box.addEventListener('keydown', event => event.stopPropagation()); /* arrows scroll */
+        }
+
+        /* Of a block, or of none. */
+        show(block) {
+            const all = block && this.stacks[block.stack] || [], frames = all.filter(at => at >= 0).map(at => this.frames[at]);
+            const shown = frames.filter(frame => !(frame.isLibrary && hidesLibraries()));
+            const hidden = frames.length - shown.length;
+
+            this.box.replaceChildren(
+                ...shown.flatMap(frame => frame.names.map(([name, place]) => make('li', {}, name + ' ', make('small', {}, place)))),
+                ...(hidden ? [this.note(hidden + (hidden > 1 ? ' frames of libraries are hidden' : ' frame of a library is hidden'))] : []),
+                ...(all.includes(-1) ? [this.note('further frames were not recorded')] : []),
+                ...(all.length ? [] : [this.note(block ? 'not known' : 'The stack of a block stands here.')]));
+            this.box.scrollTop = 0;
+        }
+
+        note(text) {
+            return make('li', {className: 'soft'}, text);
+        }
+    }
+
     /* Below memory over time, with its axes: each block lies on those allocated before it, and sinks as they go. */
     class Blocks {
         constructor(box, data, timeline) {
-            Object.assign(this, {box, timeline, sites: data.sites, at: -1});
-            this.blocks = data.blocks.map(([from, to, size, site]) => ({from, to: to ?? Infinity, size, site, steps: []}));
+            Object.assign(this, {box, timeline, sites: data.sites, at: -1, isHeld: false});
+            this.blocks = data.blocks.map(([from, to, size, site, stack]) => ({
+                from, to: to ?? Infinity, size, site, stack, steps: [],
+            }));
             this.pile();
             this.saying = make('p', {className: 'saying block-saying'});
             this.saying.setAttribute('aria-live', 'polite');
@@ -378,10 +428,15 @@
             this.canvas.setAttribute('aria-label', 'The largest blocks over time. Arrows go from block to block.');
             this.canvas.addEventListener('mousemove', event => this.point(event));
             this.canvas.addEventListener('keydown', event => this.press(event));
+            this.canvas.addEventListener('click', event => this.hold(event));
+            this.canvas.addEventListener('focus', () => this.at < 0 && this.choose(0));
+            this.stacks = data.stacks && new Stacks(data.frames, data.stacks);
             const few = data.of > this.blocks.length ? 'the largest ' + this.blocks.length.toLocaleString('en') + ' of ' : '';
 
-            box.append(make('p', {className: 'track'}, 'blocks: ' + few + data.of.toLocaleString('en')), this.canvas, this.saying);
-            this.say('The mouse over a block, or arrows, show who allocated it.');
+            box.append(make('p', {className: 'track'}, 'blocks: ' + few + data.of.toLocaleString('en')), this.canvas,
+                       this.saying, ...(this.stacks ? [this.stacks.box] : []));
+            this.say('The mouse over a block, or arrows, show who allocated it' + (this.stacks ? '; a click keeps it.' : '.'));
+            this.showStack();
         }
 
         /* Where each block lies from which time on. */
@@ -468,11 +523,24 @@
             });
         }
 
-        point(event) {
+        under(event) {
             const {min, max, left, width, height, most} = this.scales(), box = this.canvas.getBoundingClientRect();
             const time = min + (max - min) * (event.clientX - box.left - left) / width;
 
-            this.choose(this.find(time, most * (1 - (event.clientY - box.top) / height)));
+            return this.find(time, most * (1 - (event.clientY - box.top) / height));
+        }
+
+        point(event) {
+            if (!this.isHeld)
+                this.choose(this.under(event));
+        }
+
+        /* Until another click, or Escape: the mouse on its way to the stack passes other blocks. */
+        hold(event) {
+            const at = this.under(event);
+
+            this.isHeld = at >= 0 && !(this.isHeld && at === this.at);
+            this.choose(at);
         }
 
         choose(at) {
@@ -481,6 +549,12 @@
             this.at = at;
             this.draw();
             this.say(at < 0 ? '' : this.text(this.blocks[at]));
+            this.showStack();
+        }
+
+        showStack() {
+            if (this.stacks)
+                this.stacks.show(this.blocks[this.at]);
         }
 
         text(block) {
@@ -495,6 +569,12 @@
         press(event) {
             const steps = {ArrowLeft: -1, ArrowRight: 1, Home: -1e9, End: 1e9};
 
+            if (event.key === 'Escape' && this.isHeld) {
+                this.isHeld = false;
+                event.preventDefault();
+                event.stopPropagation();
+                return;
+            }
             if (event.ctrlKey || event.altKey || event.metaKey || !(event.key in steps))
                 return;
             this.choose(Math.min(Math.max(this.at + steps[event.key], 0), this.blocks.length - 1));
@@ -537,13 +617,6 @@
 
     const hasLibraries = node => node.isLibrary || node.below.some(hasLibraries);
 
-    /* Graphs of one page look for the same, so that those of several processes compare. */
-    const flames = [];
-
-    function lookFor() {
-        flames.forEach(flame => flame.look());
-    }
-
     class Flame {
         constructor(box, data) {
             Object.assign(this, {box, data, measure: 0});
@@ -559,7 +632,7 @@
             this.graph.addEventListener('focusin', event => this.tell(event.target.node));
             this.graph.addEventListener('mouseover', event => this.hover(event.target));
             box.append(this.buttons(), this.search(), this.graph, this.saying);
-            flames.push(this);
+            followers.push(this);
             this.look();
             this.say('Click, or press Enter, to see a part; Escape or the first line shows all.');
         }
@@ -581,7 +654,7 @@
 
         /* Draws what the address says. */
         look() {
-            const find = address.get('find') || '', isOwn = address.get('own') === '1';
+            const find = address.get('find') || '', isOwn = hidesLibraries();
 
             if (isOwn !== !!this.isOwn)
                 this.root = this.focus = isOwn ? withoutLibraries(this.whole) : this.whole;
