@@ -15,12 +15,17 @@ In the frame and in other pages a directive is a comment of its own, and what is
                               left out, those of three cells are sorted: the worst first.
     chart FILE                lines `label | table/row`
     text NAME                 a table of text
+    contents                  a list of the sections
+    names                     lines `PATTERN | name`: what a row is called of which no table says it, or that has no table;
+                              \\1 is what the pattern's first group found, and "65536 bytes" become 64 KiB. The first
+                              that fits `table/row` as a whole counts
     slower                    every row with the library that is slower than natively
     runs                      the runs that the page is of
     apps                      programs
     bench bench|traces        other allocators beside ours: the bench's own rows, and the traces that it played
 
-{table/row.column} in the prose is that figure. Another page has `<!-- figures: NAME -->`, for a table of the frame.
+{table/row.column} in the prose is that figure, {programs/WAY.programs}, .mean, .least and .most what the programs come to
+under a way of running them. Another page has `<!-- figures: NAME -->`, for a table of the frame.
 """
 
 import argparse
@@ -39,7 +44,7 @@ FRAME = os.path.join(DOCS, "performance.md.in")
 PAGE = os.path.join(DOCS, "performance.md")
 IMAGES = os.path.join(DOCS, "images")
 SAID_BY_OTHERS = re.compile(r" trace_x\d+_(ms|asked_bytes)$")  # what _ns is times the operations; the same for all
-DIRECTIVE = re.compile(r"<!-- (table|chart|text|slower|apps|bench|runs)\b([^\n]*?)(?:\n(.*?))?-->\n", re.S)
+DIRECTIVE = re.compile(r"<!-- (table|chart|text|slower|apps|bench|runs|names|contents)\b([^\n]*?)(?:\n(.*?))?-->\n", re.S)
 INLINE = re.compile(r"\{([\w .-]+/\w+\.[^{}]+)\}")
 BORROWED = re.compile(r"<!-- figures: (\w+) -->\n.*?<!-- end of figures -->\n", re.S)
 SLOWER = 0.98
@@ -68,11 +73,14 @@ class Page:
 
     def __init__(self, found, frame):
         self.results, self.frame = found, frame
-        self.tables, self.charts, self.labels = {}, {}, {}
-        DIRECTIVE.sub(self.made, frame)  # for the labels
+        self.tables, self.charts, self.labels, self.names, self.nameless = {}, {}, {}, [], []
+        DIRECTIVE.sub(self.made, frame)  # for the labels and names
+        self.nameless.clear()
         self.text = MADE + "\n" + INLINE.sub(self.inline, DIRECTIVE.sub(self.made, frame))
 
     def inline(self, match):
+        if match[1].startswith("programs/"):
+            return self.programs_come_to(match[1])
         figure = self.results.figure(match[1])
         if not figure:
             raise Problem(f"{{{match[1]}}} was not measured")
@@ -81,6 +89,9 @@ class Page:
     def made(self, match):
         kind, words, lines = match[1], split(match[2]), [split(line) for line in (match[3] or "").splitlines() if line.strip()]
         name, heads = words[0], words[1:]
+        if kind == "names":
+            self.names = [(re.compile(pattern), name) for pattern, name in lines]
+            return ""
         if kind == "table":
             self.tables[name] = self.table(heads, lines)
             return "".join(self.tables[name])
@@ -90,7 +101,23 @@ class Page:
             return self.text_table(name)
         if kind == "bench":
             return self.bench(name)
-        return {"slower": self.slower, "apps": self.apps, "runs": self.runs}[kind]()
+        return {"slower": self.slower, "apps": self.apps, "runs": self.runs, "contents": self.contents}[kind]()
+
+    def contents(self):
+        heads = re.findall(r"^## (.+)$", self.frame, re.M)
+        return "".join(f"- [{head}](#{re.sub(r'[^a-z0-9 -]', '', head.lower()).replace(' ', '-')})\n" for head in heads)
+
+    def name_of(self, reference, other=None):
+        """What a reader calls the row."""
+        for pattern, name in self.names:
+            match = pattern.fullmatch(reference)
+            if match:
+                said = re.sub(r"(?<=\d )[kmg](?=iB)", lambda unit: unit[0].upper(), match.expand(name))
+                return re.sub(r"(\d+) bytes\b", lambda found: results.Figure("_bytes", [int(found[1])]).text(), said)
+        if reference in self.labels:
+            return self.labels[reference]
+        self.nameless.append(reference)
+        return f"`{other or reference}`"
 
     # ---- tables of the suite -------------------------------------------------------------------
 
@@ -152,9 +179,7 @@ class Page:
             if table in OF_PYTHON:
                 said = "two processes of Python"
             used.append(table)
-            label = self.labels.get(reference)
-            name = f"{label} (`{reference}`)" if label else f"`{reference}`"
-            rows.append((ratio, [name, native.text(), ours.text(), gain(ratio), said]))
+            rows.append((ratio, [self.name_of(reference), native.text(), ours.text(), gain(ratio), said]))
         if not rows:
             return "No row is.\n"
         rows.sort(key=lambda row: row[0])
@@ -183,17 +208,30 @@ class Page:
 
     # ---- programs, and other allocators --------------------------------------------------------
 
-    def apps(self):
-        names = [name for name in self.results.newest if name.startswith("app ")]
-        if not names:
-            return "Not measured yet.\n"
+    def programs(self):
+        """([(table, its seconds, {way: how many times as fast as natively})...], the tables without a native run)."""
         rows, left_out = [], []
-        for name in names:
-            seconds, found = self.results.row(name + "/seconds"), self.results.run_of(name)["tables"][name]
-            if "native" not in seconds:
-                left_out.append(f"- {name[4:]}: {found['output']}\n")
-                continue
-            rows.append((name, seconds, {way: times(seconds["native"], seconds[way]) for way in WAYS if way in seconds}))
+        for name in (name for name in self.results.newest if name.startswith("app ")):
+            seconds = self.results.row(name + "/seconds")
+            if "native" in seconds:
+                rows.append((name, seconds, {way: times(seconds["native"], seconds[way]) for way in WAYS if way in seconds}))
+            else:
+                left_out.append(name)
+        return rows, left_out
+
+    def programs_come_to(self, reference):
+        _, way, what = results.split(reference)
+        ratios = [ratios[way] for _, _, ratios in self.programs()[0] if way in ratios]
+        if not ratios or what not in ("programs", "mean", "least", "most"):
+            raise Problem(f"{{{reference}}} was not measured")
+        if what == "programs":
+            return str(len(ratios))
+        return f"{ {'mean': statistics.geometric_mean, 'least': min, 'most': max}[what](ratios):.2f}"
+
+    def apps(self):
+        rows, left_out = self.programs()
+        if not rows and not left_out:
+            return "Not measured yet.\n"
         ways = [way for way in WAYS if any(way in ratios for _, _, ratios in rows)]
         rows.sort(key=lambda row: min(row[2].values(), default=0))
         lines = [["", "native", *ways, "output"]]
@@ -204,7 +242,8 @@ class Page:
         self.charts["apps.svg"] = (chart.draw_ratios, drawn, ways, "whole run, times as fast\nas natively (logarithmic)")
         measured = [name for name, _, _ in rows]
         return markdown(lines) + "\n" + self.results.provenance(measured) + "\n\n" + self.means(rows, ways) + \
-            ("\nNot measured; their output, or why there is none:\n\n" + "".join(left_out) if left_out else "") + \
+            ("\nNot measured; their output, or why there is none:\n\n" + "".join(
+                f"- {name[4:]}: {self.results.run_of(name)['tables'][name]['output']}\n" for name in left_out) if left_out else "") + \
             "\n![How many times as fast each program is](images/apps.svg)\n"
 
     def way(self, name, seconds, ratios, way):
@@ -238,17 +277,17 @@ class Page:
             if peers and "allograft" in row and not name.endswith("wrong_words"):
                 best = (max if row["allograft"].larger else min)(peers, key=lambda figure: figure.value)
                 ratio = times(best, row["allograft"])
-            rows.append((ratio, name, row))
+            rows.append((ratio, self.name_of(f"{table}/{name}", name), row))
         rows.sort(key=lambda row: (row[0] is None, row[0]))
         who.sort(key=lambda one: (one not in OURS, one != "native", one))
         others = [one for one in who if one != "allograft"]
-        drawn = [(name, *(times(row["allograft"], row[one]) if one in row else None for one in others))
+        drawn = [(name.strip("`"), *(times(row["allograft"], row[one]) if one in row else None for one in others))
                  for ratio, name, row in rows if ratio is not None]
         self.charts[table + ".svg"] = (chart.draw_ratios, drawn, others, "times as good as Allograft (logarithmic)")
         died = "".join(f"- `{one[0]}` died: `{' '.join(one[1:-1])}`: {one[-1]}\n"
                        for one in self.results.run_of(table)["tables"][table].get("died", []))
         return markdown([["figure", *who, "Allograft against the best of the others"]] +
-                        [[f"`{name}`", *(row[one].text() if one in row else "-" for one in who), gain(ratio) or "-"]
+                        [[name, *(row[one].text() if one in row else "-" for one in who), gain(ratio) or "-"]
                          for ratio, name, row in rows]) + \
             "\n" + self.results.provenance([table]) + "\n" + ("\n" + died if died else "") + \
             f"\n![Other allocators beside Allograft](images/{table}.svg)\n"
@@ -306,6 +345,7 @@ def problems():
         return [f"docs/performance.md.in: {problem}"]
     said = [f"{named(path)}: is not what docs/results/ says; run docs/performance.py"
             for path, text, made in wanted if text != made]
+    said += [f"docs/performance.md.in: names has none for {reference}" for reference in dict.fromkeys(page.nameless)]
     for name in page.charts:
         path = os.path.join(IMAGES, name)
         if page.source(name) not in (read(path) if os.path.exists(path) else ""):

@@ -32,6 +32,8 @@ class Figure:
             self.value = statistics.median(values)
 
     def unit(self):
+        if "_ms_" in self.name and not self.larger:  # a step of this or that
+            return "s", 1e-3
         return next(((unit, factor) for end, unit, factor in UNITS if self.name.endswith(end)), ("", 1))
 
     def seconds(self):

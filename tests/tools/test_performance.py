@@ -4,6 +4,7 @@ import importlib.util
 import json
 import math
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -159,7 +160,7 @@ Between {t/alone_us.native}.
 Between 3 us.
 | | native | with Allograft | times as fast | |
 | --- | --- | --- | --- | --- |
-| the bad (`t/bad_us`) | 10.5 us (10 to 11) | 25 us (20 to 30) | 0.42x | |
+| the bad | 10.5 us (10 to 11) | 25 us (20 to 30) | 0.42x | |
 """, page.text)
 
     def test_what_lies_within_the_spread_is_said(self):
@@ -167,6 +168,48 @@ Between 3 us.
         self.assertIn("| 0.93x | within the spread |", page.text)
         page = self.page({"t": {"rows": {"a_us": {"native": [10], "with": [10.1]}}}}, "<!-- slower -->\n")
         self.assertIn("No row is.", page.text)
+
+    def test_rows_have_names(self):
+        rows = {name: {"native": [1], "with": [2]} for name in ("pair_65536_ns", "small_4kib_us", "other_us", "step_ms_net", "step_ms_to_marked")}
+        frame = "<!-- slower -->\n<!-- names\nt/pair_(\\d+)_ns | a pair of \\1 bytes\nt/small_(\\d)([km])ib_us | \\1 \\2iB\n" \
+            "t/pair.* | no longer asked\nt/step.* | a step\n-->\nEnd.\n"
+        page = self.page({"t": {"rows": rows}}, frame)
+        for row in ("| a pair of 64 KiB | 1 ns | 2 ns | 0.50x | |", "| 4 KiB | 1 us | 2 us | 0.50x | |", "| a step | 1 ms | 2 ms | 0.50x | |",
+                    "| `t/other_us` | 1 us | 2 us | 0.50x | |"):
+            self.assertIn(row + "\n", page.text)
+        self.assertEqual(page.nameless, ["t/other_us"])
+        self.assertTrue(page.text.endswith("one run.*\nEnd.\n"), page.text)
+
+    def test_a_list_of_the_sections(self):
+        page = self.page({"t": {"rows": {}}}, "# P\n<!-- contents -->\n## One, two\n### Not this\n## The program's own\n")
+        self.assertIn("# P\n- [One, two](#one-two)\n- [The program's own](#the-programs-own)\n## One", page.text)
+
+    def test_what_the_programs_come_to(self):
+        def app(*ways):
+            return {"output": "the same", "rows": {"seconds": dict(zip(("native", "default", "replay"), ([way] for way in ways)))}}
+        tables = {"app a": app(6, 3), "app b": app(6, 12, 2), "app c": {"output": "none", "rows": {"seconds": {}}}}
+        page = self.page(tables, "{programs/default.programs} {programs/default.mean} {programs/default.least} "
+                                 "{programs/default.most} {programs/replay.mean}\n")
+        self.assertIn("2 1.00 0.50 2.00 3.00\n", page.text)
+        for wrong in ("{programs/pool.mean}", "{programs/default.sum}"):
+            with self.subTest(wrong), self.assertRaises(self.performance.Problem):
+                self.page(tables, wrong + "\n")
+
+    def test_the_page_begins_with_five_sentences(self):
+        with open(os.path.join(paths.root, "docs", "performance.md"), encoding="utf-8") as file:
+            first, contents = file.read().split("# Performance\n\n")[1].split("\n\n")[:2]
+        sentences = re.split(r"(?<=[.])\s+(?=[A-Z])", first.strip())
+        self.assertEqual([sentence[-1] for sentence in sentences], ["."] * 5, sentences)
+        self.assertTrue(all(line.startswith("- [") for line in contents.splitlines()), contents)
+        self.assertNotIn("{", first)
+
+    def test_every_row_of_the_page_has_a_name(self):
+        page = self.performance.Page(self.results.Results(), self.performance.read(self.performance.FRAME))
+        self.assertEqual(page.nameless, [])
+        # Whatever the suite measures may turn out slower one day.
+        for reference, _, _ in page.results.compared():
+            page.name_of(reference)
+        self.assertEqual(page.nameless, [])
 
     def test_the_newest_table_counts(self):
         frame = "<!-- table one | native | ours | times\nit | t/a_us\n-->\n"
@@ -286,7 +329,8 @@ Between 3 us.
         for name in ("performance.py", "results.py", "chart.py"):
             shutil.copy(os.path.join(paths.root, "docs", name), docs)
         self.write("docs/performance.md.in", "# P\n<!-- table one | native | ours | times\nit | t/a_us\n-->\n"
-                   "<!-- chart a.svg A chart\nit | t/a_us\n-->\n<!-- apps -->\n<!-- bench bench -->\n<!-- bench traces -->\n")
+                   "<!-- chart a.svg A chart\nit | t/a_us\n-->\n<!-- apps -->\n<!-- bench bench -->\n<!-- bench traces -->\n"
+                   "<!-- names\nbench/(.*) | \\1\n-->\n")
         self.write("README.md", "before\n<!-- figures: one -->\nold\n<!-- end of figures -->\nafter\n")
         os.makedirs(os.path.join(docs, "images"))
         return docs
@@ -324,7 +368,7 @@ docs/images/a.svg: is not made of these results; run docs/performance.py with ma
         self.assertIn("out of date, removed:", said)
         self.assertEqual(sorted(os.listdir(os.path.join(docs, "results"))),
                          ["app-cloverleaf-bm4.in.json", "bench-2026-01-02.json", "gpu-2026-01-02T0304Z.json"])
-        self.assertEqual(self.run_it(docs, "--check"), (0, ""))
+        self.assertEqual(self.run_it(docs, "--check"), (1, "docs/performance.md.in: names has none for traces/t trace_x1_ns\n"))
         with open(os.path.join(self.scratch, "README.md"), encoding="utf-8") as file:
             self.assertIn("| it | 8.5 us (8 to 9) | 2.5 us (2 to 3) | 3.4x |", file.read())
         for name in ("a.svg", "apps.svg", "bench.svg", "traces.svg"):
