@@ -18,7 +18,7 @@ for rank in 0 1 2 3; do
 done
 "$ALLOGRAFT" report --html page.html rank*.json rank0.trace
 chromium --headless --no-sandbox --disable-gpu --hide-scrollbars --force-device-scale-factor=1.5 \
-    --window-size=900,1070 --screenshot=page.png page.html >/dev/null 2>&1
+    --window-size=900,1450 --screenshot=page.png page.html >/dev/null 2>&1
 python3 - "$ROOT/docs/images/report.webp" <<'END'
 import sys
 from PIL import Image
