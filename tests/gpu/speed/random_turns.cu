@@ -5,7 +5,8 @@
  * what it took from the first allocation on, 50 turns of warming up included.
  *
  * Once CUDA has started it says `ready`, and goes on at the next line of its standard input or at
- * the end of that, so that several can start at a time and be measured one by one.
+ * the end of that; when it has said `done`, it waits for the next one. So several can start and end
+ * at a time, and be measured one by one.
  *
  * usage: random_turns SEED TURNS...
  */
@@ -219,9 +220,9 @@ static double take_turns(const options &o, unsigned seed, int n)
     return now_s();
 }
 
-static void wait_for_line(void)
+static void say_and_wait(const char *word)
 {
-    puts("ready");
+    puts(word);
     fflush(stdout);
     for (int c = getchar(); c != '\n' && c != EOF; c = getchar())
         ;
@@ -235,7 +236,7 @@ int main(int argc, char **argv)
     options o = options_of(seed);
     say(o);
     load();
-    wait_for_line();
+    say_and_wait("ready");
     double begin = now_s();
     run(o, seed * 977, n_warm_turns);
     OK(cudaDeviceSynchronize());
@@ -249,5 +250,6 @@ int main(int argc, char **argv)
         start = end;
     }
     OK(cudaGetLastError());
+    say_and_wait("done");
     return 0;
 }

@@ -23,34 +23,52 @@ NEAR = 1.1
 LIMIT_S = 120
 
 
-def start(program, library, seed, turns, way):
-    env = dict(os.environ)
-    if WAYS[way] is not None:
-        env.update(WAYS[way], LD_PRELOAD=library, ALLOGRAFT_STATS="off", ALLOGRAFT_COUNTERS="off")
-    return subprocess.Popen([program, str(seed), *turns], env=env, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                            stderr=subprocess.PIPE)
+class Process:
+    """One run of the program, from CUDA's start on."""
 
+    def __init__(self, program, library, seed, turns, way):
+        env = dict(os.environ)
+        if WAYS[way] is not None:
+            env.update(WAYS[way], LD_PRELOAD=library, ALLOGRAFT_STATS="off", ALLOGRAFT_COUNTERS="off")
+        self.name = f"seed {seed}, {way}"
+        self.process = subprocess.Popen([program, str(seed), *turns], env=env, text=True, stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
-def finish(process, seed, way):
-    """({figure: value}, what the program does)."""
-    out, err = process.communicate("go\n", timeout=LIMIT_S)
-    if process.returncode:
-        sys.stderr.write(err)
-        print(f"seed {seed}, {way}: ended with {process.returncode}")
-        sys.exit(2)
-    return {name: float(value) for name, value in map(str.split, out.splitlines())}, err.strip()
+    def lines_until(self, word):
+        lines = []
+        while not lines or lines[-1] != word:
+            line = self.process.stdout.readline()
+            if not line:
+                self.end()
+                sys.exit(2)
+            lines.append(line.strip())
+        return lines[:-1]
+
+    def measure(self):
+        """{figure: value}."""
+        self.process.stdin.write("go\n")
+        self.process.stdin.flush()
+        return {name: float(value) for name, value in map(str.split, self.lines_until("done"))}
+
+    def end(self):
+        what = self.process.communicate(timeout=LIMIT_S)[1].strip()
+        if self.process.returncode:
+            print(f"{self.name}: ended with {self.process.returncode}: {what}")
+            sys.exit(2)
+        return what
 
 
 def run_all(program, library, seed, turns, ways):
-    """Each way's (figures, what the program does): started together, which takes most of their time, measured one by one."""
-    processes = {way: start(program, library, seed, turns, way) for way in ways}
-    try:
-        for process in processes.values():
-            process.stdout.readline()
-        return {way: finish(process, seed, way) for way, process in processes.items()}
-    finally:
-        for process in processes.values():
-            process.kill()
+    """Each way's figures, and what the program does. Starting and ending takes most of their time: together; measured, one
+    by one."""
+    processes = {way: Process(program, library, seed, turns, way) for way in ways}
+    for process in processes.values():
+        process.lines_until("ready")
+    found = {way: process.measure() for way, process in processes.items()}
+    for process in processes.values():
+        process.process.stdin.close()
+        process.process.stdin = None
+    return found, [process.end() for process in processes.values()][0]
 
 
 class Program:
@@ -60,8 +78,9 @@ class Program:
         self.seed, self.turns, self.what = seed, turns, ""
         self.least = {way: {} for way in WAYS}
 
-    def add(self, found):
-        for way, (values, self.what) in found.items():
+    def add(self, found, what):
+        self.what = what
+        for way, values in found.items():
             for name, value in values.items():
                 self.least[way][name] = min(value, self.least[way].get(name, value))
 
@@ -93,7 +112,7 @@ class Program:
     def measure(self, program, library):
         ways = list(WAYS)
         for _ in range(ITERATIONS):
-            self.add(run_all(program, library, self.seed, self.turns, ways))
+            self.add(*run_all(program, library, self.seed, self.turns, ways))
             ways = self.doubtful()
             if not ways:
                 break
