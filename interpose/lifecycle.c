@@ -312,6 +312,8 @@ static enum ag_entry_launches launches_under(enum ag_entry_state state)
         return AG_LAUNCHES_WATCHED;
     if (state == AG_ENTRY_ACTIVE && ag_replay_on())
         return AG_LAUNCHES_RECORDED;
+    if (state == AG_ENTRY_ACTIVE && options.on_error != AG_ON_ERROR_NOTE)
+        return AG_LAUNCHES_CHECKED;
     return AG_LAUNCHES_PASSED;
 }
 
@@ -377,6 +379,21 @@ bool ag_entry_watches_launches(void)
     if (launches == AG_LAUNCHES_NEW)
         return ag_options_may_watch_launches(environ);
     return launches == AG_LAUNCHES_WATCHED;
+}
+
+bool ag_entry_looks_for_errors(void)
+{
+    int state = atomic_load_explicit(&ag_entry_state, memory_order_acquire);
+
+    if (state == AG_ENTRY_NEW)
+        return ag_options_may_look_for_errors(environ);
+    return state == AG_ENTRY_ACTIVE && options.on_error != AG_ON_ERROR_NOTE;
+}
+
+bool ag_entry_sees_launches(void)
+{
+    return ag_entry_keeps_memory() || ag_entry_watches_launches() || ag_entry_watches_streams() ||
+           ag_entry_replays() || ag_entry_looks_for_errors();
 }
 
 bool ag_entry_keeps_memory(void)

@@ -18,6 +18,7 @@
 #include "interpose/base/clock.h"
 #include "interpose/base/log.h"
 #include "interpose/driver/driver.h"
+#include "interpose/report/errors/last_launches.h"
 #include "interpose/report/holders/holders.h"
 #include "interpose/report/timing.h"
 #include "interpose/report/trace/trace.h"
@@ -1536,6 +1537,7 @@ void ag_alloc_context_dying(struct ag_context *context)
     ag_ipc_context_dying(context);
     ag_ipc_forget_held(context);
     ag_params_forget(); /* of its functions */
+    ag_launches_forget();
     for (blocks = without_pieces(ag_ledger_claim_all(context)); blocks;) {
         struct ag_block *block = blocks;
 

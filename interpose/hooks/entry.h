@@ -37,6 +37,7 @@ enum ag_entry_state {
 enum ag_entry_launches {
     AG_LAUNCHES_NEW,      /* nothing was read yet */
     AG_LAUNCHES_PASSED,   /* they jump to the driver's own */
+    AG_LAUNCHES_CHECKED,  /* they call it: errors are looked for */
     AG_LAUNCHES_WATCHED,  /* what they use is prefetched; recorded where streams are replayed */
     AG_LAUNCHES_RECORDED, /* only recorded */
 };
@@ -72,6 +73,12 @@ bool ag_entry_replays(void);
 
 /* Likewise, are calls timed that can wait, or is what they return looked at? */
 bool ag_entry_times_waits(void);
+
+/* Likewise, was it asked for that errors are looked for (ALLOGRAFT_ON_ERROR)? */
+bool ag_entry_looks_for_errors(void);
+
+/* Likewise, are launches seen, for whatever reason? */
+bool ag_entry_sees_launches(void);
 
 /* Likewise, is it watched which streams get work (policy/order/watch.h)? */
 bool ag_entry_watches_streams(void);
@@ -164,6 +171,12 @@ static inline CUresult ag_entry_leave_from(CUresult result, const char *function
 }
 
 #define ag_entry_leave(result) ag_entry_leave_from(result, __func__)
+
+/* What the NULL stream stands for in a call. */
+static inline CUstream ag_entry_named(CUstream stream, bool per_thread)
+{
+    return !stream && per_thread ? CU_STREAM_PER_THREAD : stream;
+}
 
 /* Before the driver gets work of a hook that was not entered: the fence that is due is placed. */
 static inline void ag_entry_submits(CUstream stream, bool per_thread)

@@ -1,11 +1,15 @@
-/* Looks at what calls return that failed: the first sticky error goes into the report and, where
- * ALLOGRAFT_ON_ERROR asks for it, onto stderr at once, and ends the process. */
+/* Looks at what calls return that failed: the first sticky error goes into the report, with what
+ * was launched before it, and, where ALLOGRAFT_ON_ERROR asks for it, onto stderr at once, and ends
+ * the process. */
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "interpose/base/log.h"
+#include "interpose/driver/driver.h"
 #include "interpose/hooks/entry.h"
 #include "interpose/report/errors/first_error.h"
+#include "interpose/report/errors/last_launches.h"
 
 static enum ag_on_error on_error;
 
@@ -22,14 +26,69 @@ static const char *symbol_of(const char *function)
     return symbol && strncmp(function, "cu", 2) != 0 ? symbol + 1 : function;
 }
 
+/* A CUfunction, or a CUkernel cast to one, which the call for kernels alone is sure to take. After
+ * the error the driver may answer neither: then it stays unnamed. */
+static const char *ask_name(uintptr_t handle)
+{
+    const char *name = NULL;
+
+    if (ag_cu.cuKernelGetName && ag_cu.cuKernelGetName(&name, (CUkernel)handle) == CUDA_SUCCESS &&
+        name)
+        return name;
+    if (ag_cu.cuFuncGetName && ag_cu.cuFuncGetName(&name, (CUfunction)handle) == CUDA_SUCCESS &&
+        name)
+        return name;
+    return "";
+}
+
+static void describe(struct ag_first_error *first)
+{
+    struct ag_last_launch last[AG_LAUNCHED];
+    unsigned n = ag_launches_list(last, AG_LAUNCHED);
+
+    for (unsigned i = 0; i < n; i++) {
+        struct ag_launched *launched = &first->launched[i];
+
+        launched->handle = last[i].what;
+        launched->stream = last[i].stream;
+        launched->thread = last[i].thread;
+        launched->is_graph = last[i].is_graph;
+        snprintf(launched->name, sizeof(launched->name), "%s",
+                 last[i].is_graph ? "" : ask_name(last[i].what));
+    }
+    first->n_launched = n;
+    first->launches_unseen = !ag_entry_sees_launches();
+}
+
+/* On stderr, a line for each of these. */
+static void tell(void)
+{
+    char text[256], name[288], stream[64];
+    const struct ag_first_error *first = &ag_stats.first_error;
+
+    ag_log_error("%s", ag_first_error_text(&ag_stats, text, sizeof(text)));
+    for (uint32_t i = 0; i < first->n_launched; i++)
+        ag_log_error("launched before it in thread %d: %s on %s", first->launched[i].thread,
+                     ag_launched_name(&first->launched[i], name, sizeof(name)),
+                     ag_launched_stream(&first->launched[i], stream, sizeof(stream)));
+}
+
 void ag_entry_failed(CUresult result, const char *function)
 {
-    char text[256];
+    struct ag_first_error *first;
+    int saved_errno = errno;
 
-    if (!ag_first_error_name((int)result) ||
-        !ag_first_error_note((int)result, symbol_of(function)) || on_error == AG_ON_ERROR_NOTE)
+    if (!ag_first_error_name((int)result))
         return;
-    ag_log_error("%s", ag_first_error_text(&ag_stats, text, sizeof(text)));
+    first = ag_first_error_note((int)result, symbol_of(function));
+    if (!first)
+        return;
+    describe(first);
+    ag_first_error_complete(first);
+    errno = saved_errno;
+    if (on_error == AG_ON_ERROR_NOTE)
+        return;
+    tell();
     if (on_error == AG_ON_ERROR_EXIT)
         _exit(AG_ON_ERROR_STATUS); /* ours, which writes the report */
 }

@@ -3,14 +3,17 @@
  * (policy/managed/prefetch.c) or to record them (graph/replayer.h).
  *
  * Most programs hold these symbols. So a launch before which no fence is due is a few loads,
- * comparisons and a jump: nothing is entered or counted. Once we keep memory it is a call, since
- * its result is looked at: 1.7 ns more, of some 2 us. The work for the others is in functions of
- * their own, or the compiler would save registers here. */
+ * comparisons and a jump: nothing is entered or counted, and the function is noted in the thread's
+ * ring (report/errors/last_launches.h), which takes less than 1 ns. Once we keep memory it is a
+ * call, since its result is looked at: 1.7 ns more, of some 2 us. The work for the others is in
+ * functions of their own, or the compiler would save registers here. */
 #include "graph/record/op.h"
+#include "interpose/base/slot.h"
 #include "interpose/driver/driver.h"
 #include "interpose/hooks/entry.h"
 #include "interpose/hooks/entry_replay.h"
 #include "interpose/hooks/entry_retry.h"
+#include "interpose/report/errors/last_launches.h"
 #include "policy/cache.h"
 #include "policy/managed/kernel_params.h"
 #include "policy/managed/prefetch.h"
@@ -27,7 +30,7 @@ static inline int enter(enum ag_hook hook)
         (void)ag_entry_start();
         launches = atomic_load_explicit(&ag_entry_launches, memory_order_acquire);
     }
-    if (launches <= AG_LAUNCHES_PASSED)
+    if (launches <= AG_LAUNCHES_CHECKED)
         return AG_LAUNCHES_PASSED;
     ag_stats_hit(hook);
     ag_entry_depth = 1;
@@ -98,18 +101,27 @@ static inline __attribute__((always_inline)) bool is_left_alone(enum ag_hook hoo
     return true;
 }
 
+/* A launch that was refused has not run. */
+static __attribute__((noinline)) CUresult refused(CUresult result, const char *symbol)
+{
+    ag_launches_retract();
+    if (!ag_entry_inside())
+        ag_entry_failed(result, symbol);
+    return result;
+}
+
 /* Where we keep memory, the driver's answer is looked at: a launch that finds none has not run, and
  * is worth another try. */
-#define CHECKED(symbol, parameters, ...)                                              \
-    static __attribute__((noinline)) CUresult checked_##symbol parameters             \
-    {                                                                                 \
-        CUresult result = CUDA_ERROR_NOT_SUPPORTED;                                   \
-                                                                                      \
-        if (ag_cu.symbol)                                                             \
-            result = ag_cu.symbol(__VA_ARGS__);                                       \
-        if (AG_UNLIKELY(result == CUDA_ERROR_OUT_OF_MEMORY) && ag_entry_makes_room()) \
-            result = ag_cu.symbol(__VA_ARGS__);                                       \
-        return result;                                                                \
+#define CHECKED(symbol, parameters, ...)                                                \
+    static __attribute__((noinline)) CUresult checked_##symbol parameters               \
+    {                                                                                   \
+        CUresult result = CUDA_ERROR_NOT_SUPPORTED;                                     \
+                                                                                        \
+        if (ag_cu.symbol)                                                               \
+            result = ag_cu.symbol(__VA_ARGS__);                                         \
+        if (AG_UNLIKELY(result == CUDA_ERROR_OUT_OF_MEMORY) && ag_entry_makes_room())   \
+            result = ag_cu.symbol(__VA_ARGS__);                                         \
+        return AG_UNLIKELY(result != CUDA_SUCCESS) ? refused(result, #symbol) : result; \
     }
 
 #define WATCHED(symbol, stream, per_thread, call_of, parameters, ...)     \
@@ -129,6 +141,23 @@ static inline __attribute__((always_inline)) bool is_left_alone(enum ag_hook hoo
         return ag_entry_submitted(state, checked_##symbol(__VA_ARGS__));  \
     }
 
+/* False: the thread has no ring yet. Some never get one. */
+static inline bool noted(CUfunction function, CUstream stream, bool per_thread)
+{
+    if (!ag_launch_ring)
+        return ag_slot_of_thread > AG_OWN_SLOTS;
+    ag_launches_note(ag_launch_ring, function, ag_entry_named(stream, per_thread));
+    return true;
+}
+
+/* The thread's first launch. */
+#define FIRST(symbol, stream, per_thread, parameters, ...)              \
+    static __attribute__((noinline)) CUresult first_##symbol parameters \
+    {                                                                   \
+        ag_launches_add(function, ag_entry_named(stream, per_thread));  \
+        return watched_##symbol(__VA_ARGS__);                           \
+    }
+
 /* Jumps on as well, where it may. `type`: of a pointer to a function with these parameters. */
 #define LOOKED_AT(symbol, type, stream, per_thread, parameters, ...)        \
     static __attribute__((noinline)) CUresult looked_at_##symbol parameters \
@@ -146,6 +175,7 @@ static inline __attribute__((always_inline)) bool is_left_alone(enum ag_hook hoo
 #define LAUNCHES(symbol, name, stream, per_thread, call_of, parameters, ...)                \
     CHECKED(symbol, parameters, __VA_ARGS__)                                                \
     WATCHED(symbol, stream, per_thread, call_of, parameters, __VA_ARGS__)                   \
+    FIRST(symbol, stream, per_thread, parameters, __VA_ARGS__)                              \
     LOOKED_AT(symbol, __typeof__(&symbol), stream, per_thread, parameters, __VA_ARGS__)     \
     name parameters                                                                         \
     {                                                                                       \
@@ -155,6 +185,8 @@ static inline __attribute__((always_inline)) bool is_left_alone(enum ag_hook hoo
             way = checked_##symbol;                                                         \
         if (AG_UNLIKELY(!passes() || !way || !ag_watch_passes(stream, per_thread)))         \
             way = is_used_last(stream, per_thread) ? looked_at_##symbol : watched_##symbol; \
+        if (AG_UNLIKELY(!noted(function, stream, per_thread)))                              \
+            way = first_##symbol;                                                           \
         return way(__VA_ARGS__);                                                            \
     }
 
@@ -172,6 +204,7 @@ _Static_assert(sizeof(struct on_stack) == 5 * 8, "a slot of the stack for each p
 #define LAUNCHES_BY_STACK(symbol, stream, per_thread, call_of, parameters, ...)                    \
     CHECKED(symbol, parameters, __VA_ARGS__)                                                       \
     WATCHED(symbol, stream, per_thread, call_of, parameters, __VA_ARGS__)                          \
+    FIRST(symbol, stream, per_thread, parameters, __VA_ARGS__)                                     \
     AG_ENTRY CUresult jumps_##symbol(CUfunction, unsigned int, unsigned int, unsigned int,         \
                                      unsigned int, unsigned int,                                   \
                                      struct on_stack) __asm__(#symbol);                            \
@@ -191,6 +224,8 @@ _Static_assert(sizeof(struct on_stack) == 5 * 8, "a slot of the stack for each p
             way = is_used_last(rest.stream, per_thread)                                            \
                       ? looked_at_##symbol                                                         \
                       : (__typeof__(way))(void *)watched_##symbol;                                 \
+        if (AG_UNLIKELY(!noted(function, rest.stream, per_thread)))                                \
+            way = (__typeof__(way))(void *)first_##symbol;                                         \
         return way(function, grid_x, grid_y, grid_z, block_x, block_y, rest);                      \
     }
 #else

@@ -3,6 +3,7 @@
 #include "graph/replayer.h"
 #include "interpose/hooks/entry_retry.h"
 #include "interpose/hooks/entry_waits.h"
+#include "interpose/report/errors/last_launches.h"
 #include "policy/managed/kernel_params.h"
 #include "policy/order/host_wait.h"
 
@@ -94,6 +95,7 @@ static void forgotten(void)
         ag_copies_forget(); /* variables go, too */
     }
     ag_params_forget();
+    ag_launches_forget();
 }
 
 /* Code that goes: its functions' handles may come back as others. */

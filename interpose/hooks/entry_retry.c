@@ -1,6 +1,7 @@
 /* Hooks of calls that take memory of the device for what is no allocation of ours. What counts
  * against ALLOGRAFT_LIMIT is counted. */
 #include "interpose/hooks/entry_retry.h"
+#include "interpose/report/errors/last_launches.h"
 #include "policy/alloc.h"
 #include "policy/budget.h"
 #include "policy/contexts/context.h"
@@ -50,8 +51,9 @@ RETRIED(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags,
         blocks, function, block, shared_bytes, flags)
 
 /* Launches of before CUDA 4.0; the driver holds what was set for them. */
-#define LAUNCHES_OLD(symbol, stream, parameters, ...) \
-    AG_RETRIED(symbol, NULL, ag_watch_work(stream, false), result, parameters, __VA_ARGS__)
+#define LAUNCHES_OLD(symbol, stream, parameters, ...)                                           \
+    AG_RETRIED(symbol, NULL, (ag_launches_add(function, stream), ag_watch_work(stream, false)), \
+               result, parameters, __VA_ARGS__)
 
 LAUNCHES_OLD(cuLaunch, NULL, (CUfunction function), function)
 LAUNCHES_OLD(cuLaunchGrid, NULL, (CUfunction function, int width, int height), function, width,

@@ -2,6 +2,7 @@
  * recorded behind it or the host waits for it. These calls are never withheld themselves. */
 #include "interpose/hooks/entry_replay.h"
 #include "interpose/hooks/entry_retry.h"
+#include "interpose/report/errors/last_launches.h"
 #include "policy/cache.h"
 #include "policy/contexts/context.h"
 
@@ -53,27 +54,31 @@ static inline bool passes_unseen(void)
     return ag_app_graphs_pass() && !ag_cache_keeps();
 }
 
-#define LAUNCHES(symbol, per_thread)                                                              \
-    static __attribute__((noinline)) CUresult watched_##symbol(CUgraphExec exec, CUstream stream) \
-    {                                                                                             \
-        ag_entry_submits(stream, per_thread);                                                     \
-        return ag_entry_inside() ? ag_cu.symbol(exec, stream)                                     \
-                                 : launch(ag_cu.symbol, exec, stream);                            \
-    }                                                                                             \
-    AG_JUMPING(                                                                                   \
-        symbol, ag_watch_passes(stream, per_thread) && passes_unseen(), watched_##symbol,         \
-        (CUgraphExec exec, CUstream stream),                                                      \
-        {                                                                                         \
-            ag_watch_work(stream, per_thread);                                                    \
-            flush_for_graph(stream, per_thread);                                                  \
-            return ag_entry_leave(launch(ag_cu.symbol, exec, stream));                            \
-        },                                                                                        \
+/* `notes`: what is done first. */
+#define LAUNCHES(symbol, per_thread, notes)                                                        \
+    static __attribute__((noinline)) CUresult watched_##symbol(CUgraphExec exec, CUstream stream)  \
+    {                                                                                              \
+        ag_entry_submits(stream, per_thread);                                                      \
+        return ag_entry_inside() ? ag_cu.symbol(exec, stream)                                      \
+                                 : launch(ag_cu.symbol, exec, stream);                             \
+    }                                                                                              \
+    AG_JUMPING(                                                                                    \
+        symbol, (notes, ag_watch_passes(stream, per_thread) && passes_unseen()), watched_##symbol, \
+        (CUgraphExec exec, CUstream stream),                                                       \
+        {                                                                                          \
+            ag_watch_work(stream, per_thread);                                                     \
+            flush_for_graph(stream, per_thread);                                                   \
+            return ag_entry_leave(launch(ag_cu.symbol, exec, stream));                             \
+        },                                                                                         \
         exec, stream)
 
-LAUNCHES(cuGraphLaunch, false)
-LAUNCHES(cuGraphLaunch_ptsz, true)
-LAUNCHES(cuGraphUpload, false)
-LAUNCHES(cuGraphUpload_ptsz, true)
+#define NOTED(per_thread) \
+    ag_launches_add(ag_launch_of_graph(exec), ag_entry_named(stream, per_thread))
+
+LAUNCHES(cuGraphLaunch, false, NOTED(false))
+LAUNCHES(cuGraphLaunch_ptsz, true, NOTED(true))
+LAUNCHES(cuGraphUpload, false, (void)0)
+LAUNCHES(cuGraphUpload_ptsz, true, (void)0)
 
 /* The host goes on when this stream is done. What this thread has submitted elsewhere would run
  * meanwhile, so it goes out as well. */

@@ -729,6 +729,7 @@ static void text_summary(const struct view *view)
     ag_verdict_text(view->text, view->stats, view->moment);
     if (*ag_first_error_text(view->stats, first_error, sizeof(first_error)))
         ADD(view, "  first error: %s\n", first_error);
+    ag_first_error_launched_text(view->text, view->stats);
     for (unsigned i = 0; warning(view, i); i++)
         ADD(view, "  warning: %s\n", warning(view, i));
     ag_render_guard_text(view->text, view->stats);

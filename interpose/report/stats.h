@@ -136,12 +136,24 @@ struct ag_stats_slot {
     _Atomic uint64_t app_pools[AG_APP_POOLS][AG_N_APP_COUNTS];
 };
 
+/* A function or a graph that was launched before the first sticky error. */
+struct ag_launched {
+    uint64_t handle, stream;
+    int32_t thread;
+    uint32_t is_graph;
+    char name[256]; /* "": not known */
+};
+
+#define AG_LAUNCHED 16u
+
 /* The first sticky error that a call returned: first_error.h. */
 struct ag_first_error {
     _Atomic uint32_t claimed, used; /* the row is somebody's; it is complete */
     int32_t code, thread;
     uint64_t after_ns; /* since the process began */
     char call[48];
+    uint32_t launches_unseen, n_launched;
+    struct ag_launched launched[AG_LAUNCHED]; /* of its thread, then of others; the latest first */
 };
 
 struct ag_level {

@@ -52,8 +52,7 @@ static bool is_needed(enum ag_hook hook)
             return true;
         /* fall through */
     case AG_WHEN_LAUNCHES:
-        return ag_entry_keeps_memory() || ag_entry_watches_launches() ||
-               ag_entry_watches_streams() || ag_entry_replays();
+        return ag_entry_sees_launches();
     case AG_WHEN_ORDERED:
         return ag_entry_orders_frees();
     case AG_WHEN_WORK:

@@ -675,18 +675,26 @@ bool ag_options_may_replay(char **environment)
     return streams.n > 0;
 }
 
-bool ag_options_may_time_waits(char **environment)
+bool ag_options_may_look_for_errors(char **environment)
 {
     enum ag_on_error on_error = AG_ON_ERROR_NOTE;
-    bool waits = false;
 
     if (ag_options_are_disabled(environment))
         return false;
     READ_VARIABLE(environment, ON_ERROR, ON_ERROR, &on_error);
+    return on_error != AG_ON_ERROR_NOTE ||
+           (names_file(environment) && !ag_option_text(environment, AG_OPTION_ON_ERROR));
+}
+
+bool ag_options_may_time_waits(char **environment)
+{
+    bool waits = false;
+
+    if (ag_options_are_disabled(environment))
+        return false;
     READ_VARIABLE(environment, WAITS, SWITCH, &waits);
-    return waits || on_error != AG_ON_ERROR_NOTE ||
-           (names_file(environment) && (!ag_option_text(environment, AG_OPTION_WAITS) ||
-                                        !ag_option_text(environment, AG_OPTION_ON_ERROR)));
+    return waits || ag_options_may_look_for_errors(environment) ||
+           (names_file(environment) && !ag_option_text(environment, AG_OPTION_WAITS));
 }
 
 static bool need_nvtx(const struct ag_stream_words *streams, const struct ag_iteration *iteration)

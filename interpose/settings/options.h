@@ -133,6 +133,8 @@ bool ag_options_may_order_frees(char **environment);
 /* May ALLOGRAFT_GRAPH be other than off? */
 bool ag_options_may_replay(char **environment);
 bool ag_options_may_ask_for_nvtx(char **environment);
+/* May ALLOGRAFT_ON_ERROR be other than note? */
+bool ag_options_may_look_for_errors(char **environment);
 bool ag_options_may_time_waits(char **environment);
 
 /* ALLOGRAFT_LOG of `environment`, or its default: known before anything is told about the others.

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "interpose/report/errors/first_error.h"
 #include "interpose/report/graphs/render_graphs.h"
 #include "interpose/report/live.h"
 #include "interpose/report/verdict/sums.h"
@@ -83,6 +84,41 @@ static void add_warnings(struct ag_text *text, const struct job *job)
     }
     if (ag_render_warning(job->total.stats, 0))
         ag_text_add(text, "</ul>\n");
+}
+
+static void add_launched(struct ag_text *text, const struct ag_first_error *first)
+{
+    char name[288], stream[64];
+
+    for (uint32_t i = 0; i < first->n_launched && i < AG_LAUNCHED; i++) {
+        const struct ag_launched *launched = &first->launched[i];
+
+        if (!i || launched->thread != first->launched[i - 1].thread)
+            ag_text_add(text, "%s<p>Launched before it in thread %d, the latest first:</p>\n<ol>\n",
+                        i ? "</ol>\n" : "", launched->thread);
+        ag_text_add(text, "<li><code>");
+        html_add(text, ag_launched_name(launched, name, sizeof(name)));
+        ag_text_add(text, "</code> on %s</li>\n",
+                    ag_launched_stream(launched, stream, sizeof(stream)));
+    }
+    if (first->n_launched)
+        ag_text_add(text, "</ol>\n");
+    else if (first->launches_unseen)
+        ag_text_add(text, "<p class=\"note\">" AG_LAUNCHES_UNSEEN_TEXT ".</p>\n");
+}
+
+static void add_first_error(struct ag_text *text, const struct job *job)
+{
+    char error[256];
+
+    if (!*ag_first_error_text(job->total.stats, error, sizeof(error)))
+        return;
+    html_card_begin(text, true, "First error", NULL);
+    ag_text_add(text, "<p>");
+    html_add(text, error);
+    ag_text_add(text, ".</p>\n");
+    add_launched(text, &job->total.stats->first_error);
+    html_card_end(text);
 }
 
 static void add_tile(struct ag_text *text, const char *label, const char *value, const char *below)
@@ -1030,6 +1066,7 @@ static void add_charts(struct ag_text *text, const struct job *job)
 
 static void add_cards(struct ag_text *text, const struct job *job)
 {
+    add_first_error(text, job);
     add_processes(text, job);
     add_charts(text, job);
     add_memory(text, job);

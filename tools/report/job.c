@@ -225,6 +225,14 @@ static void add_findings(struct ag_stats *sum, const struct ag_stats *stats)
         sum->guard_findings[n++] = finding;
 }
 
+/* The one that came soonest. */
+static void add_first_error(struct ag_stats *sum, const struct ag_stats *stats)
+{
+    if (stats->first_error.used &&
+        (!sum->first_error.used || stats->first_error.after_ns < sum->first_error.after_ns))
+        sum->first_error = stats->first_error;
+}
+
 static void add_bypassing(struct ag_stats *sum, const char *library)
 {
     for (unsigned i = 0; i < sum->n_bypassing; i++) {
@@ -377,6 +385,7 @@ bool job_add_up(struct job *job)
         for (unsigned k = 0; k < stats->n_marks && k < AG_MARKS; k++)
             add_mark(sum, &stats->marks[k]);
         add_findings(sum, stats);
+        add_first_error(sum, stats);
         for (unsigned k = 0; k < stats->n_bypassing && k < AG_STATS_BYPASSING; k++)
             add_bypassing(sum, stats->bypassing[k]);
         for (unsigned k = 0; k < AG_STATS_UNSEEN; k++) {

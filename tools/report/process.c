@@ -58,6 +58,9 @@ void process_make_texts_safe(struct ag_stats *stats)
     for (unsigned i = 0; i < AG_STATS_UNSEEN; i++)
         process_make_printable(stats->unseen[i], sizeof(stats->unseen[i]));
     process_make_printable(stats->first_error.call, sizeof(stats->first_error.call));
+    for (unsigned i = 0; i < AG_LAUNCHED; i++)
+        process_make_printable(stats->first_error.launched[i].name,
+                               sizeof(stats->first_error.launched[i].name));
     for (unsigned i = 0; i < AG_MARKS; i++)
         process_make_printable(stats->marks[i].name, sizeof(stats->marks[i].name));
     for (size_t i = 0; i < sizeof(head->settings); i++)

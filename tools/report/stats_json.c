@@ -484,6 +484,28 @@ static void read_findings(struct reader *reader, const json_t *root)
     }
 }
 
+static void read_launched(struct reader *reader, const json_t *row, struct ag_first_error *first)
+{
+    const json_t *launched;
+    size_t i;
+
+    first->launches_unseen = json_is_true(json_object_get(row, "launches_unseen"));
+    json_array_foreach(json_object_get(row, "launched"), i, launched)
+    {
+        struct ag_launched *into = &first->launched[i];
+
+        if (i == AG_LAUNCHED)
+            break;
+        into->handle = strtoull(text_of(reader, launched, "handle"), NULL, 16);
+        into->stream = strtoull(text_of(reader, launched, "stream"), NULL, 16);
+        into->thread = (int32_t)json_integer_value(json_object_get(launched, "thread"));
+        into->is_graph = !strcmp(text_of(reader, launched, "kind"), "graph");
+        if (json_object_get(launched, "name"))
+            copy_text(reader, launched, "name", into->name, sizeof(into->name));
+        first->n_launched = (uint32_t)i + 1;
+    }
+}
+
 static void read_first_error(struct reader *reader, const json_t *root)
 {
     const json_t *row = json_object_get(root, "first_error");
@@ -495,6 +517,7 @@ static void read_first_error(struct reader *reader, const json_t *root)
     first->thread = (int32_t)json_integer_value(json_object_get(row, "thread"));
     first->after_ns = number(reader, row, "after_ns");
     copy_text(reader, row, "call", first->call, sizeof(first->call));
+    read_launched(reader, row, first);
     first->claimed = first->used = 1;
 }
 

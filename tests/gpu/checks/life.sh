@@ -48,6 +48,17 @@ broken() {
     report 'process.ended_by == exit'
 }
 
+# launched [VAR=VALUE]...: the report names what was launched before an error that stays, the latest first.
+launched() {
+    run_native -- "$BIN/life" launched || { died native $?; return 1; }
+    run_with "$@" -- "$BIN/life" launched || { died with $?; return 1; }
+    compare_output || return 1
+    grep -qx 'synchronise: 700' "$OUT/$TAG.native.out" || { echo "natively it was not broken"; return 1; }
+    report 'first_error.code == 700' 'first_error.launched.0.name == _Z13write_nowherePj' \
+        'first_error.launched.1.kind == graph' 'first_error.launched.2.name == _Z9by_driverPj' \
+        'first_error.launched.3.name == _Z10by_runtimePj' 'first_error.launched.3.stream == 0x0'
+}
+
 # named_or_caught [AUDIT]: a library bound past us is named in the report; with the audit it is caught.
 named_or_caught() {
     local audit=()
@@ -134,6 +145,9 @@ life_checks() {
     background check life/terminated killed_counted terminate 15
     background check life/aborted killed_counted abort 6
     background check life/broken broken
+    background check life/broken-launched launched
+    background check life/broken-launched-replay launched ALLOGRAFT_GRAPH=all
+    background check life/broken-launched-native launched ALLOGRAFT_POLICY=native ALLOGRAFT_ON_ERROR=report
     local way
     for way in _exit exit exec sigterm; do
         background check "life/endless-$way" ends_as_natively 5 endless-device "$way"

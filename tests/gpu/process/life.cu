@@ -90,6 +90,42 @@ static void stay_broken(void)
     say("reset", cudaDeviceReset());
 }
 
+__global__ void by_runtime(unsigned *p)
+{
+    *p = 1;
+}
+
+__global__ void by_driver(unsigned *p)
+{
+    *p = 2;
+}
+
+/* A kernel of the runtime's, one of the driver's, a graph, and one that fails. */
+static void launch_before(void)
+{
+    void *args[1];
+    unsigned *p;
+    cudaStream_t stream;
+    cudaFunction_t function;
+    cudaGraph_t graph;
+    cudaGraphExec_t exec;
+
+    OK(cudaMalloc(&p, 1 * MIB));
+    args[0] = &p;
+    OK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+    OK(cudaMemsetAsync(p, 0, 4, stream));
+    OK(cudaStreamEndCapture(stream, &graph));
+    OK(cudaGraphInstantiate(&exec, graph, 0));
+    by_runtime<<<1, 1>>>(p);
+    OK(cudaGetFuncBySymbol(&function, (const void *)by_driver));
+    OK(cuLaunchKernel((CUfunction)function, 1, 1, 1, 1, 1, 1, 0, (CUstream)stream, args, NULL));
+    OK(cudaGraphLaunch(exec, stream));
+    OK(cudaDeviceSynchronize());
+    break_context();
+    say("alloc", cudaMalloc(&p, 64 * MIB));
+}
+
 /* Which cheap calls of the driver tell of an error that stays? Only for people to read. */
 static void facts(void)
 {
@@ -99,6 +135,9 @@ static void facts(void)
     CUdevice device;
     CUstreamCaptureStatus status;
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    cudaFunction_t function;
+    cudaKernel_t kernel;
+    const char *name;
     unsigned long long id;
     unsigned type, flags;
     size_t bytes;
@@ -106,7 +145,12 @@ static void facts(void)
     OK(cudaMalloc((void **)&p, 1 * MIB));
     OK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
     OK(cuEventRecord(event, NULL));
+    OK(cudaGetFuncBySymbol(&function, (const void *)write_nowhere));
+    OK(cudaGetKernel(&kernel, (const void *)write_nowhere));
     break_context();
+    say("cuFuncGetName", cuFuncGetName(&name, (CUfunction)function));
+    say("cuKernelGetName", cuKernelGetName(&name, (CUkernel)kernel));
+    say("cuKernelGetName of a function", cuKernelGetName(&name, (CUkernel)function));
     say("cuCtxGetCurrent", cuCtxGetCurrent(&context));
     say("cuCtxGetDevice", cuCtxGetDevice(&device));
     say("cuCtxGetFlags", cuCtxGetFlags(&flags));
@@ -245,6 +289,8 @@ int main(int argc, char **argv)
         die(SIGABRT);
     else if (!strcmp(way, "broken"))
         stay_broken();
+    else if (!strcmp(way, "launched"))
+        launch_before();
     else if (!strcmp(way, "facts"))
         facts();
     else if (!strcmp(way, "fork_asks"))

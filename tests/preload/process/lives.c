@@ -450,6 +450,102 @@ static void broken_and_reset(void)
     SAY_CODE("retain", cuDevicePrimaryCtxRetain(&context, device));
 }
 
+/* Nothing is at that address. */
+static void launch_astray(CUstream stream)
+{
+    launch_fill(stream, 0x1234000, 10, 1);
+    SAY_CODE("synchronise", cuCtxSynchronize());
+}
+
+static void *launch_beside(void *context)
+{
+    OK(cuCtxSetCurrent(context));
+    launch_speak(CU_STREAM_PER_THREAD, 1);
+    launch_speak(CU_STREAM_PER_THREAD, 2);
+    OK(cuStreamSynchronize(CU_STREAM_PER_THREAD));
+    return NULL;
+}
+
+/* Functions on streams, a graph, another thread's, and then an error that stays. */
+static void launched(void)
+{
+    CUdeviceptr p, result;
+    CUcontext context = device_open();
+    CUgraphExec exec;
+    CUgraph graph;
+    CUstream stream;
+    pthread_t thread;
+
+    OK(cuMemAlloc(&p, MIB));
+    OK(cuMemAlloc(&result, MIB));
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    OK(pthread_create(&thread, NULL, launch_beside, context));
+    OK(pthread_join(thread, NULL));
+    OK(cuGraphCreate(&graph, 0));
+    OK(cuGraphInstantiate(&exec, graph, 0));
+    for (int i = 0; i < 20; i++)
+        launch_fill(NULL, p, 10, 1);
+    launch_check(stream, p, 10, 1, result);
+    OK(cuGraphLaunch(exec, stream));
+    OK(cuStreamSynchronize(stream));
+    launch_astray(stream);
+    SAY_CODE("free", cuMemFree(p));
+}
+
+/* A launch finds the error, when memory is kept. */
+static void launched_after(void)
+{
+    CUdeviceptr p, result;
+
+    (void)device_open();
+    OK(cuMemAlloc(&p, MIB));
+    for (int i = 0; i < 3; i++) {
+        OK(cuMemAlloc(&result, MIB));
+        OK(cuMemFree(result));
+    }
+    OK(cuMemAlloc(&result, MIB));
+    launch_check(NULL, p, 10, 1, result);
+    launch_astray(NULL);
+    SAY_CODE("launch", cuLaunchKernel(kernel_speak, 1, 1, 1, 1, 1, 1, 0, NULL,
+                                      (void *[]){&(uint32_t){1}}, NULL));
+    SAY_CODE("free", cuMemFree(p));
+}
+
+/* As the runtime does, which is not linked with the driver. */
+static void looked_up(void)
+{
+    CUdeviceptr p = 0x1234000;
+    uint32_t n = 10, value = 1;
+    void *args[] = {&p, &n, &value};
+    __typeof__(&cuLaunchKernel) launch;
+    CUdriverProcAddressQueryResult found;
+
+    (void)device_open();
+    OK(cuGetProcAddress("cuLaunchKernel", (void **)(void *)&launch, 12000, 0, &found));
+    OK(launch(kernel_fill, 1, 1, 1, 1, 1, 1, 0, NULL, args, NULL));
+    SAY_CODE("synchronise", cuCtxSynchronize());
+    SAY_CODE("alloc", cuMemAlloc(&p, MIB));
+}
+
+/* What is unloaded has no name any more. */
+static void unloaded_launched(void)
+{
+    static const char image[64] = "any bytes";
+    CUfunction function;
+    CUmodule module;
+    uint32_t word = 1;
+    void *args[] = {&word};
+
+    (void)device_open();
+    OK(cuModuleLoadData(&module, image));
+    OK(cuModuleGetFunction(&function, module, "speak"));
+    OK(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, args, NULL));
+    OK(cuCtxSynchronize());
+    OK(cuModuleUnload(module));
+    launch_astray(NULL);
+    SAY_CODE("alloc", cuMemAlloc(&(CUdeviceptr){0}, MIB));
+}
+
 /* --- threads, plug-ins, late frees --- */
 
 /* Threads that end leave their freed blocks to those who come. */
@@ -583,6 +679,14 @@ int main(int argc, char **argv)
         broken();
     else if (!strcmp(way, "broken_reset"))
         broken_and_reset();
+    else if (!strcmp(way, "launched"))
+        launched();
+    else if (!strcmp(way, "launched_after"))
+        launched_after();
+    else if (!strcmp(way, "looked_up"))
+        looked_up();
+    else if (!strcmp(way, "unloaded_launched"))
+        unloaded_launched();
     else if (!strcmp(way, "threads_end"))
         threads_end();
     else if (!strcmp(way, "plug_in"))

@@ -1,7 +1,10 @@
 # Children, daemons, tight limits and errors that stay: the program does what it does natively.
 
+import json
 import os
 import re
+import subprocess
+import tempfile
 import unittest
 
 from harness import COUNTERS, POLICIES, Case, main, preloaded, program, run
@@ -71,13 +74,84 @@ class Lives(Case):
                 if 'ALLOGRAFT_GRAPH' not in settings:  # which sees waits itself, and asks when work is submitted
                     self.assertEqual(first['call'], call, settings)
                 self.assertEqual(first['code'], 700)
-                self.assertEqual(result.err.count('allograft: '), on_error == 'report')
+                self.assertEqual(result.err.count('allograft: cu'), on_error == 'report')
         result = preloaded([LIFE, 'broken'], dict(SETTINGS, ALLOGRAFT_ON_ERROR='report'), stats=None)
         said = r'cuCtxSynchronize\S* returned 700 \(an illegal memory access\) in thread \d+, .* after the start; .*\n'
         self.assertEqual(len(re.findall('(?m)^allograft: ' + said, result.err)), 1, result.err)
         self.assertEqual(len(re.findall('(?m)^  first error: ' + said, result.err)), 1, result.err)
         # Errors of one call are not among them, and where none came there is nothing to say.
         self.assertNotIn('first_error', preloaded([LIFE, 'fork_idle'], {'ALLOGRAFT_ON_ERROR': 'exit'}).reports()[0])
+
+    def test_what_was_launched_before_it_is_named(self):
+        native = run([LIFE, 'launched'], SETTINGS)
+        for settings in ({}, {'ALLOGRAFT_GRAPH': 'all'}, {'ALLOGRAFT_FREE': 'sync'}, {'ALLOGRAFT_PREFETCH': 'launch'},
+                         {'ALLOGRAFT_POLICY': 'native', 'ALLOGRAFT_ON_ERROR': 'report'},
+                         {'ALLOGRAFT_ON_ERROR': 'report'}):
+            with self.subTest(settings=settings):
+                result = preloaded([LIFE, 'launched'], dict(SETTINGS, **settings))
+                self.assertEqual((result.status, result.out), (native.status, native.out))
+                first = result.report()['first_error']
+                self.assertFalse(first['launches_unseen'])
+                own = [row for row in first['launched'] if row['thread'] == first['thread']]
+                self.assertEqual([(row['kind'], row.get('name')) for row in own],
+                                 [('function', 'fill'), ('graph', None), ('function', 'check')] + [('function', 'fill')] * 5)
+                self.assertEqual([row['stream'] == own[0]['stream'] for row in own], [True] * 3 + [False] * 5)
+                self.assertEqual(own[3]['stream'], '0x0')
+                others = first['launched'][len(own):]
+                self.assertEqual([(row['name'], row['stream']) for row in others], [('speak', '0x2')] * 2)
+                self.assertNotIn(first['thread'], [row['thread'] for row in others])
+                said = re.findall('(?m)^allograft: launched before it in thread [0-9]+: (.*)', result.err)
+                self.assertEqual(len(said), 10 if 'ALLOGRAFT_ON_ERROR' in settings else 0, result.err)
+        text = preloaded([LIFE, 'launched'], SETTINGS, stats=None).err
+        self.assertRegex(text, r'(?m)^  first error: .*\n    launched before it in thread \d+, the latest first\n'
+                               r'      fill on stream 0x[0-9a-f]+\n      graph 0x[0-9a-f]+ on stream 0x[0-9a-f]+\n'
+                               r'      check on stream 0x[0-9a-f]+\n(      fill on the default stream\n){5}'
+                               r"    launched before it in thread \d+, the latest first\n(      speak on the thread's default stream\n){2}")
+
+    def test_the_command_shows_what_was_launched(self):
+        result = preloaded([LIFE, 'launched'], SETTINGS)
+        (name, report), = result.files.items()
+        with tempfile.TemporaryDirectory() as folder:
+            path, other = os.path.join(folder, name), os.path.join(folder, 'of_another_process.json')
+            for where, text in ((path, report), (other, re.sub(r'"pid":\d+', '"pid":1', report))):
+                with open(where, 'w', encoding='utf-8') as f:
+                    f.write(text)
+            def shown(*words):
+                return subprocess.run([os.environ['TEST_COMMAND'], 'report', *words], stdout=subprocess.PIPE, text=True,
+                                      timeout=60, check=True).stdout
+            self.assertEqual(json.loads(shown('--json', path))['first_error'], result.report()['first_error'])
+            for text in (shown(path), shown(path, other)):
+                self.assertEqual(len(re.findall('(?m)^      fill on the default stream$', text)), 5, text)
+            page = shown('--html', '-', path)
+            self.assertEqual(page.count('<li><code>fill</code> on the default stream</li>'), 5)
+            self.assertEqual(len(re.findall(r'<p>Launched before it in thread \d+, the latest first:</p>\n<ol>', page)), 2)
+
+    def test_a_launch_that_is_refused_did_not_come_before(self):
+        # "fill" that goes astray is the last that was launched; the next is what finds the error.
+        result = preloaded([LIFE, 'launched_after'], SETTINGS)
+        self.assertEqual(result.out, run([LIFE, 'launched_after'], SETTINGS).out)
+        first = result.report()['first_error']
+        self.assertEqual(first['call'], 'cuLaunchKernel')
+        self.assertEqual([row['name'] for row in first['launched']], ['fill', 'check'])
+
+    def test_code_that_is_gone_is_not_asked_for(self):
+        result = preloaded([LIFE, 'unloaded_launched'], SETTINGS)
+        self.assertEqual((result.status, result.out), (3, run([LIFE, 'unloaded_launched'], SETTINGS).out), result.err)
+        self.assertEqual([row['name'] for row in result.report()['first_error']['launched']], ['fill'])
+
+    def test_launches_that_went_past_us_are_said_to_have(self):
+        settings = dict(SETTINGS, ALLOGRAFT_POLICY='native')
+        for way, unseen in (('launched', False), ('looked_up', True)):
+            with self.subTest(way=way):
+                result = preloaded([LIFE, way], settings)
+                first = result.report()['first_error']
+                self.assertEqual((first['launches_unseen'], first['launched'] == []), (True, unseen))
+                text = preloaded([LIFE, way], settings, stats=None).err
+                self.assertEqual('\n    what was launched before it went straight to the driver, unseen; with '
+                                 'ALLOGRAFT_ON_ERROR=report it is listed here\n' in text, unseen, text)
+        first = preloaded([LIFE, 'looked_up'], dict(settings, ALLOGRAFT_ON_ERROR='report')).report()['first_error']
+        self.assertEqual([row['name'] for row in first['launched']], ['fill'])
+        self.assertFalse(first['launches_unseen'])
 
     def test_a_program_that_would_compute_nonsense_is_ended(self):
         for settings in ({}, {'ALLOGRAFT_GRAPH': 'all'}, {'ALLOGRAFT_WAITS': '1', 'ALLOGRAFT_STACKS': '4'}):
