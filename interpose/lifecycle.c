@@ -40,6 +40,7 @@
 #include "interpose/exit/ending.h"
 #include "interpose/exit/own_stack.h"
 #include "interpose/hooks/entry.h"
+#include "interpose/report/audit/audit_memory.h"
 #include "interpose/report/counters_file.h"
 #include "interpose/report/errors/errors_file.h"
 #include "interpose/report/holders/holders.h"
@@ -568,6 +569,20 @@ void ag_lifecycle_context_exists(void)
     (void)at_quick_exit(leave_quickly);
 }
 
+/* Does the loader tell our audit library of every binding? */
+static bool is_audited(void)
+{
+    const char *libraries = getenv("LD_AUDIT");
+
+    return libraries && strstr(libraries, "liballograft-audit.so");
+}
+
+/* Calls went past us: does the next `allograft run` know? */
+static bool is_remembered(void)
+{
+    return !is_audited() && ag_audit_memory_add();
+}
+
 static void report_once(const char *ended_by)
 {
     if (options.disable || !*ag_driver_path() || atomic_exchange(&reported, true))
@@ -575,6 +590,10 @@ static void report_once(const char *ended_by)
     /* A child that has nothing to tell does not ask the loader, whose lock may stay taken. */
     if (strcmp(options.stats.text, "off") && !ag_report_is_empty())
         ag_bypass_look();
+    if (atomic_load(&ag_stats.n_bypassing) && is_remembered())
+        ag_log_warn("%s reaches the driver past Allograft (RTLD_DEEPBIND): the next `allograft "
+                    "run` of this program catches its calls (--audit)",
+                    ag_stats.bypassing[0]);
     ag_trace_finish(ended_by);
     if (ag_errors_are_wanted() && strcmp(ended_by, "exec") != 0)
         ag_errors_tell();
@@ -582,12 +601,13 @@ static void report_once(const char *ended_by)
         ag_record_end();
 }
 
-/* Does the loader tell our audit library of every binding? */
-static bool is_audited(void)
+/* What to do about calls that went past us, for the end of a line. */
+static const char *remedy(void)
 {
-    const char *libraries = getenv("LD_AUDIT");
-
-    return libraries && strstr(libraries, "liballograft-audit.so");
+    if (is_audited())
+        return "";
+    return is_remembered() ? "; the next `allograft run` of it catches them (--audit)"
+                           : "; `allograft run --audit` catches them";
 }
 
 /* For a process that used CUDA although none of its calls came through us. */
@@ -603,12 +623,12 @@ static void warn_of_bypass(void)
         ag_log_warn(
             "this process used CUDA, but none of its calls came through: %s reaches the driver "
             "past Allograft (RTLD_DEEPBIND)%s",
-            ag_stats.bypassing[0], is_audited() ? "" : "; `allograft run --audit` catches them");
+            ag_stats.bypassing[0], remedy());
     else
         ag_log_warn(
             "this process used CUDA, but none of its calls came through: it may load libcuda "
-            "with RTLD_DEEPBIND%s, or be linked statically against the loader",
-            is_audited() ? "" : " (`allograft run --audit` catches them)");
+            "with RTLD_DEEPBIND, or be linked statically against the loader%s",
+            remedy());
 }
 
 /* The end of a process of which we saw no call. On a stack of our own. */
@@ -701,6 +721,7 @@ __attribute__((constructor)) static void begin(void)
     (void)pthread_atfork(before_fork, after_fork, after_fork_in_child);
     ag_unused_begin();
     ag_errors_begin();
+    ag_audit_memory_begin();
     ag_nvtx_offer();
 }
 

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "interpose/base/text.h"
+#include "interpose/report/audit/audit_memory.h"
 #include "interpose/report/errors/errors_file.h"
 #include "interpose/report/unused.h"
 #include "interpose/settings/config.h"
@@ -28,7 +29,7 @@ static const struct ag_option_info rows[] = {
 
 /* Variables of the command and of the tests' set-up that are no settings of the library. */
 static const char *const foreign_names[] = {PREFIX "LIBRARY", AG_UNUSED_VARIABLE,
-                                            AG_ERRORS_VARIABLE};
+                                            AG_ERRORS_VARIABLE, AG_AUDIT_MEMORY_VARIABLE};
 
 /* Where an error has more to say than value and `allowed`, it goes here. */
 struct reason {

@@ -97,6 +97,7 @@ def clean_environment():
     env = {k: v for k, v in os.environ.items()
            if not k.startswith(('ALLOGRAFT_', 'SIM_', 'TEST_')) and k != 'LD_PRELOAD'}
     env['LD_LIBRARY_PATH'] = os.pathsep.join(filter(None, [SIM, env.get('LD_LIBRARY_PATH')]))
+    env['XDG_STATE_HOME'] = '/dev/null'  # nothing is remembered from one test to another
     if RUNTIME:
         # A dlsym that passes on by a jump and programs killed on purpose leave no time for leaks.
         env['ASAN_OPTIONS'] = 'detect_leaks=0:verify_asan_link_order=0'

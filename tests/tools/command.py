@@ -41,6 +41,7 @@ def clean_environment(**changes):
         env["LD_PRELOAD"] = os.environ["TEST_PRELOAD"]
     # Shells and Python leave memory to the end of the process; leaks of theirs are not looked for.
     env["ASAN_OPTIONS"] = os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0"
+    env["XDG_STATE_HOME"] = "/dev/null"  # nothing is remembered from one test to another
     for name, value in changes.items():
         if value is None:
             env.pop(name, None)

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import unittest
 
 import command
 from command import CommandTest, allograft, clean_environment, paths
@@ -540,6 +541,100 @@ class Preload(RunTest):
     def test_does_not_warn_of_a_script(self):
         script = self.file("script", "#!/bin/sh\necho fine\n")
         self.assert_silent(allograft("run", script), "fine\n")
+
+
+@unittest.skipIf(tuple(map(int, os.confstr("CS_GNU_LIBC_VERSION").split()[1].split(".")[:2])) < (2, 35), "no audit there")
+class Audit(RunTest):
+    """What earlier runs have found (tests/preload/lookup/test_loaders.py) decides about the audit."""
+
+    def setUp(self):
+        super().setUp()
+        self.says = 'printf "%s|%s" "${LD_AUDIT##*/}" "$ALLOGRAFT_AUDIT_MEMORY"'
+        self.script = os.path.realpath(self.file("a.sh", f"#!/bin/sh\n{self.says}\n"))
+        self.shell = os.path.realpath(shutil.which("sh"))
+        self.memory = os.path.join(self.folder, "state", "allograft", "audit")
+
+    def remember(self, *lines, memory=None):
+        memory = memory or self.memory
+        os.makedirs(os.path.dirname(memory), exist_ok=True)
+        with open(memory, "w", encoding="utf-8") as file:
+            file.writelines(line + "\n" for line in lines)
+
+    def run_with(self, *words, **changes):
+        result = allograft("run", *words, env=clean_environment(**{"XDG_STATE_HOME": self.folder + "/state", **changes}))
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return result
+
+    def assert_off(self, line, *words, **changes):
+        """`line`: what its processes would note."""
+        result = self.run_with(*words, **changes)
+        self.assertEqual((result.stdout, result.stderr), ("|" + (f"{self.memory}\t{line}" if line else ""), ""))
+
+    def assert_on(self, *words, **changes):
+        result = self.run_with(*words, **changes)
+        self.assertEqual(result.stdout, "liballograft-audit.so|")
+        self.assertEqual(result.stderr, f"allograft: run: calls of {words[0]} went past Allograft before (RTLD_DEEPBIND): "
+                                        "--audit is on; --no-audit leaves it off\n")
+
+    def test_of_this_program_alone(self):
+        of_script = f"{self.shell} {self.script}"
+        other = os.path.realpath(self.file("b.sh", f"{self.says}\n"))
+        self.assert_off(of_script, "sh", self.script)
+        self.remember("/some/program", of_script + "x", "x" + of_script, self.shell)
+        self.assert_off(of_script, "sh", self.script)
+        self.remember("/some/program", of_script, "/another")
+        self.assert_on("sh", self.script)
+        self.assert_on("sh", "-e", self.script, "argument")
+        self.assert_off(f"{self.shell} {other}", "sh", other, self.script)
+        self.assert_off(self.script, self.script)
+        self.remember(self.script)
+        self.assert_on(self.script)
+        # What comes from a text, or names no program, is nobody's.
+        self.remember(self.shell)
+        self.assert_off("", "sh", "-c", self.says)
+        self.assertEqual(os.listdir(os.path.dirname(self.memory)), ["audit"])
+
+    def test_modules_of_python(self):
+        python = os.path.realpath(sys.executable)
+        self.file("spoken.py", "import os; print(os.environ.get('LD_AUDIT', '')[-9:] + '|' + "
+                               "os.environ.get('ALLOGRAFT_AUDIT_MEMORY', ''), end='')")
+        command = sys.executable, "-m", "spoken"
+        self.assert_off(f"{python} -m spoken", *command, PYTHONPATH=self.folder)
+        self.remember(f"{python} -m spoken")
+        self.assertEqual(self.run_with(*command, PYTHONPATH=self.folder).stdout, "-audit.so|")
+
+    def test_options_decide(self):
+        self.remember(self.script)
+        self.assert_off("", "--no-audit", self.script)
+        self.assert_silent(self.run_with("--audit", self.script), "liballograft-audit.so|")
+        self.remember("/another")
+        self.assert_off("", "--no-audit", self.script)
+        self.assert_silent(self.run_with("--audit", self.script), "liballograft-audit.so|")
+
+    def test_where_it_is_kept(self):
+        for state in (None, "", "relative"):
+            self.remember(self.script, memory=os.path.join(self.folder, ".local/state/allograft/audit"))
+            self.assert_on(self.script, XDG_STATE_HOME=state, HOME=self.folder)
+            self.assert_off("", self.script, XDG_STATE_HOME=state, HOME=None)
+        os.mkdir(os.path.join(self.folder, "state"))
+        os.mkfifo(os.path.join(self.folder, "state", "allograft"))
+        self.assert_off(self.script, self.script)
+
+    def test_without_the_audit_library(self):
+        program = os.path.join(self.folder, "bin", "allograft")
+        os.makedirs(os.path.dirname(program))
+        shutil.copy(paths.command, program)
+        shutil.copy(paths.library, os.path.join(self.folder, "bin", "liballograft.so"))
+        self.remember(self.script)
+        result = allograft("run", self.script, command=program, env=clean_environment(XDG_STATE_HOME=self.folder + "/state"))
+        self.assert_silent(result, "|")
+
+    def test_of_a_run_around_it(self):
+        self.remember("/another")
+        result = self.run_with("--audit", paths.command, "run", "--no-audit", self.script)
+        self.assertEqual(result.stdout, "liballograft-audit.so|")
+        result = self.run_with(paths.command, "run", self.script)
+        self.assertEqual(result.stdout, f"|{self.memory}\t{self.script}")
 
 
 class Library(RunTest):

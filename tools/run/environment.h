@@ -72,6 +72,7 @@ int outputs_check(char **argv);
 /* Options that are not settings. */
 struct run_extras {
     bool audit, simulate;
+    bool may_audit;     /* by itself: see audit_choice.c */
     int error_exitcode; /* of `run`; 0: the program's own */
 };
 
@@ -83,6 +84,12 @@ int run_set_pair(const char *pair);
 int run_prepare(char **argv, struct run_extras extras);
 /* Becomes the program; returns only where that failed. */
 int run_execute(char **argv);
+
+/* ---- audit_choice.c ------------------------------------------------------------------------ */
+
+/* Does the program need the audit, as earlier runs have found? If not, its processes are asked to
+ * note it. */
+bool run_choose_audit(char **argv);
 
 /* ---- last_word.c --------------------------------------------------------------------------- */
 

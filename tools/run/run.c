@@ -1,4 +1,5 @@
 /* run.c: `allograft run` checks every setting and executes a program with the library preloaded. */
+#include "interpose/report/audit/audit_memory.h"
 #include "interpose/report/errors/errors_file.h"
 #include "interpose/report/unused.h"
 #include "interpose/settings/options.h"
@@ -97,6 +98,8 @@ static int apply_options(const struct command_line *line, struct run_extras *ret
 
         if (given->option == OPTION_run_audit)
             ret_extras->audit = true;
+        else if (given->option == OPTION_run_no_audit)
+            ret_extras->may_audit = false;
         else if (given->option == OPTION_run_simulate)
             ret_extras->simulate = true;
         else if (given->option == OPTION_run_error_exitcode)
@@ -153,11 +156,20 @@ static void complain_of_audit(const char *path, int error)
         command_complain("run: --audit: %s: %s", path, strerror(error));
 }
 
+#define AUDIT_PATH_SIZE (PATH_MAX + 32)
+
+/* `library` is an absolute path. */
+static void audit_beside(const char *library, char *path)
+{
+    snprintf(path, AUDIT_PATH_SIZE, "%.*s/liballograft-audit.so",
+             (int)(strrchr(library, '/') - library), library);
+}
+
 /* Makes the loader report every binding to the audit library beside `library`. */
 static int add_audit(const char *library)
 {
     const char *old = getenv("LD_AUDIT");
-    char path[PATH_MAX + 32], *joined;
+    char path[AUDIT_PATH_SIZE], *joined;
     int failed;
 
     if (!loader_reports_all()) {
@@ -165,8 +177,7 @@ static int add_audit(const char *library)
                          gnu_get_libc_version());
         return STATUS_FAILED;
     }
-    snprintf(path, sizeof(path), "%.*s/liballograft-audit.so",
-             (int)(strrchr(library, '/') - library), library); /* an absolute path */
+    audit_beside(library, path);
     if (access(path, R_OK)) {
         complain_of_audit(path, errno);
         return STATUS_FAILED;
@@ -178,6 +189,22 @@ static int add_audit(const char *library)
     failed = setenv("LD_AUDIT", joined, 1);
     free(joined);
     return failed ? STATUS_FAILED : STATUS_OK;
+}
+
+/* Uses the audit where it is known to be needed, and is there. */
+static int add_audit_if_needed(char **argv, const char *library)
+{
+    char path[AUDIT_PATH_SIZE];
+
+    if (!loader_reports_all() || !run_choose_audit(argv))
+        return STATUS_OK;
+    audit_beside(library, path);
+    if (access(path, R_OK))
+        return STATUS_OK;
+    command_complain("run: calls of %s went past Allograft before (RTLD_DEEPBIND): --audit is on; "
+                     "--no-audit leaves it off",
+                     argv[0]);
+    return add_audit(library);
 }
 
 /* ---- NVTX ---------------------------------------------------------------------------------- */
@@ -243,6 +270,14 @@ int run_execute(char **argv)
     return explain_exec_failure(argv[0], exists, errno);
 }
 
+static int prepare_audit(char **argv, struct run_extras extras, const char *library)
+{
+    (void)unsetenv(AG_AUDIT_MEMORY_VARIABLE); /* of another `allograft run` around this one */
+    if (extras.audit)
+        return add_audit(library);
+    return extras.may_audit ? add_audit_if_needed(argv, library) : STATUS_OK;
+}
+
 int run_prepare(char **argv, struct run_extras extras)
 {
     char library[PATH_MAX], driver[PATH_MAX + 64];
@@ -260,8 +295,8 @@ int run_prepare(char **argv, struct run_extras extras)
         status = simulate_driver(library, driver, sizeof(driver));
     if (!status)
         status = add_nvtx(library);
-    if (!status && extras.audit)
-        status = add_audit(library);
+    if (!status)
+        status = prepare_audit(argv, extras, library);
     return status;
 }
 
@@ -324,7 +359,7 @@ static int run_judged(const struct command_line *line, int exitcode)
 
 int command_run(const struct command_line *line)
 {
-    struct run_extras extras = {0};
+    struct run_extras extras = {.may_audit = true};
     int status = apply_options(line, &extras);
 
     if (!status)

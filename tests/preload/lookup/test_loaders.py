@@ -89,12 +89,12 @@ class Namespaces(Case):
 @unittest.skipIf(RUNTIME, 'an audit brings a libc of its own, which no sanitizer knows')
 @unittest.skipIf(GLIBC < (2, 35), 'the loader does not tell of all bindings before glibc 2.35')
 class Audited(Case):
-    def audited(self, command, settings=None, stats='report.json', audit=True):
+    def audited(self, command, settings=None, stats='report.json', audit=True, option='--audit'):
         folder = tempfile.mkdtemp()
         self.addCleanup(shutil.rmtree, folder)
         env = clean_environment()
         env.update(settings or {}, ALLOGRAFT_STATS=os.path.join(folder, stats))
-        done = subprocess.run([COMMAND, 'run', *(['--audit'] if audit else []), '--', *command], env=env,
+        done = subprocess.run([COMMAND, 'run', *([option] if audit else []), '--', *command], env=env,
                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                               stderr=subprocess.PIPE, universal_newlines=True, timeout=20)
         report = {}
@@ -151,6 +151,63 @@ class Audited(Case):
     def test_another_audit_stays(self):
         done, _ = self.audited(['/bin/sh', '-c', 'echo $LD_AUDIT'], {'LD_AUDIT': AUDIT})
         self.assertEqual(done.stdout, AUDIT + ':' + AUDIT + '\n')
+
+    def test_comes_by_itself_the_next_time(self):
+        folder = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, folder)
+        memory = os.path.join(folder, 'new', 'state', 'allograft', 'audit')
+        def begin(*words, settings=None, **more):
+            settings = {'XDG_STATE_HOME': os.path.join(folder, 'new', 'state'), **(settings or {})}
+            return self.audited([LOADER, *(words or ('deep', LINKED, STORAGE))], settings, **more)
+        went_past = r'(?m)^allograft: libpreload_deepbind_linked\.so reaches the driver past Allograft ' \
+                    r'\(RTLD_DEEPBIND\): the next `allograft run` of this program catches its calls \(--audit\)$'
+        is_on = '(?m)^allograft: run: calls of %s went past Allograft before ' \
+                r'\(RTLD_DEEPBIND\): --audit is on; --no-audit leaves it off$' % re.escape(LOADER)
+        # Of a program whose calls come through nothing is kept.
+        done, _ = begin('plain', LINKED, STORAGE, audit=False)
+        self.assertEqual((done.returncode, done.stderr, os.path.exists(memory)), (5, '', False))
+        # Nor where it was asked for, or asked to be left off.
+        for option in ('--audit', '--no-audit'):
+            done, _ = begin(option=option)
+            self.assertNotRegex(done.stderr, went_past)
+            self.assertFalse(os.path.exists(memory), option)
+        done, report = begin(audit=False)
+        self.assertRegex(done.stderr, went_past)
+        self.assertEqual((done.returncode, report['coverage']['bypassing']), (5, ['libpreload_deepbind_linked.so']))
+        with open(memory, encoding='utf-8') as file:
+            self.assertEqual(file.read(), os.path.realpath(LOADER) + '\n')
+        self.assertEqual(os.stat(memory).st_mode & 0o777, 0o600)
+        for words in ((), ('plain', LINKED, STORAGE)):
+            done, report = begin(*words, audit=False)
+            self.assertRegex(done.stderr, is_on)
+            self.assertEqual((done.returncode, len(done.stderr.splitlines())), (5, 1), done.stderr)
+            self.assertEqual((report['coverage']['bypassing'], allocs(report)), ([], 1))
+        done, report = begin(option='--no-audit')
+        self.assertNotRegex(done.stderr, 'went past Allograft before|the next .allograft run')
+        self.assertEqual(report['coverage']['bypassing'], ['libpreload_deepbind_linked.so'])
+        # A folder that cannot be written: the line is what it was.
+        done, _ = begin(audit=False, settings={'XDG_STATE_HOME': '/dev/null'})
+        self.assertNotRegex(done.stderr, went_past)
+        self.assertEqual(done.returncode, 5)
+
+    def test_many_processes_remember_at_once(self):
+        folder = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, folder)
+        memory = os.path.join(folder, 'allograft', 'audit')
+        env = dict(clean_environment(), XDG_STATE_HOME=folder, ALLOGRAFT_STATS='/dev/null')
+        copies = [shutil.copy(LOADER, os.path.join(folder, 'program%d' % i)) for i in range(8)]
+        running = [subprocess.Popen([COMMAND, 'run', '--', copy, 'deep', LINKED, STORAGE], env=env, stdin=subprocess.DEVNULL,
+                                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) for copy in copies * 3]
+        self.assertEqual([process.wait(60) for process in running], [5] * len(running))
+        with open(memory, encoding='utf-8') as file:
+            self.assertEqual(sorted(set(file.read().splitlines())), sorted(map(os.path.realpath, copies)))
+        # It has a bound, beyond which it begins anew.
+        with open(memory, 'w', encoding='utf-8') as file:
+            file.write('/some/other/program\n' * 819)
+        subprocess.run([COMMAND, 'run', '--', LOADER, 'deep', LINKED, STORAGE], env=env, stdin=subprocess.DEVNULL,
+                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=20, check=False)
+        with open(memory, encoding='utf-8') as file:
+            self.assertEqual(file.read(), os.path.realpath(LOADER) + '\n')
 
     def test_not_there(self):
         with tempfile.TemporaryDirectory() as folder:
