@@ -20,6 +20,7 @@
 #include "graph/record/intern.h"
 #include "graph/replay/builder.h"
 #include "graph/replay/segment.h"
+#include "graph/replay/stalled.h"
 #include "graph/replay/watchdog.h"
 #include "graph/stream.h"
 #include "graph/tuning.h"
@@ -63,9 +64,10 @@ void ag_replay_configure(const struct ag_options *options)
         return;
     }
     ag_stats_replay(NULL);
+    ag_stream_configure(options->graph_profit);
     ag_segment_configure(options);
     ag_pressure_ask(give_back);
-    ag_watchdog_configure((uint64_t)options->graph_hold_us * 1000);
+    ag_watchdog_configure((uint64_t)options->graph_hold_us * 1000, ag_stalled_submit);
     atomic_store(&on, !atomic_load(&over));
 }
 
@@ -181,9 +183,35 @@ static inline void flush_before(struct ag_context *context, CUstream handle,
         flush_others(stream ? stream->id.context : context, !is_legacy);
 }
 
+static void retire_owned(struct ag_stream *stream, bool context_gone)
+{
+    ag_segment_release(stream, context_gone);
+    ag_stream_retire(stream);
+}
+
+static void retire_if_ended(struct ag_stream *stream, void *context)
+{
+    if (!ag_stream_has_ended(stream, context))
+        return;
+    ag_segment_submit(stream);
+    retire_owned(stream, false);
+}
+
+/* A thread that has no state yet for its own stream makes room for it by the states of those that
+ * have ended. */
+static struct ag_stream *find(struct ag_context *context, CUstream handle)
+{
+    if (ag_stream_was_last(context, handle))
+        return ag_stream_last.stream;
+    if (handle == CU_STREAM_PER_THREAD && !ag_stream_is_known(context, handle) &&
+        !ag_capture_is_open())
+        ag_stream_each(retire_if_ended, context);
+    return ag_stream_look_up(context, handle);
+}
+
 static struct ag_stream *find_anywhere(struct ag_context *context, CUstream handle)
 {
-    struct ag_stream *stream = ag_stream_of(context, handle);
+    struct ag_stream *stream = find(context, handle);
 
     return stream ? stream : ag_stream_find(handle); /* of another context */
 }
@@ -348,6 +376,18 @@ static bool try_fast_path(CUstream handle)
     return true;
 }
 
+/* Operations on a stream that is marked no longer pass without a look at its state. */
+static void update_mark(struct ag_stream *stream)
+{
+    if (!ag_stream_mark_is_stale(stream) || !ag_stream_own(stream))
+        return;
+    if (!ag_stream_remark(stream)) {
+        ag_segment_join_proxy(stream);
+        ag_segment_end(stream, true, AG_FLUSH_CALL);
+    }
+    ag_stream_disown(stream);
+}
+
 /* --- one operation --- */
 
 /* Is it the stream that the thread used last, and sampled? Then there is no fast path. */
@@ -382,7 +422,7 @@ struct ag_stream *ag_replay_enter(CUstream handle, bool per_thread)
         return NULL;
     }
     if (stream)
-        ag_stream_update_mark(stream);
+        update_mark(stream);
     if (!stream || !stream->id.marked ||
         atomic_load_explicit(&stream->id.shared->failed, memory_order_relaxed))
         return NULL;
@@ -601,7 +641,7 @@ static void retire(struct ag_stream *stream, bool context_gone)
     }
     if (!context_gone && enter_context(stream, &pushed))
         ag_segment_end(stream, true, AG_FLUSH_END);
-    ag_stream_retire(stream, context_gone);
+    retire_owned(stream, context_gone);
     ag_context_restore(pushed);
 }
 

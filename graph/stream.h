@@ -155,6 +155,9 @@ struct ag_stream {
     struct ag_stream *next_free; /* of those that were retired; the table's */
 };
 
+/* profit: is replay to be kept only where it gains (ALLOGRAFT_GRAPH_PROFIT)? */
+void ag_stream_configure(bool profit);
+
 /* The calling thread's tag: never 0, never used again. */
 extern _Thread_local uint32_t ag_stream_tag; /* 0 until the first call */
 uint32_t ag_stream_new_tag(void);
@@ -177,13 +180,17 @@ extern _Atomic uint32_t ag_stream_generation;
 /* The state of a handle in a context; made here for the legacy and per-thread streams, others must
  * have been announced. NULL: there is none. */
 struct ag_stream *ag_stream_look_up(struct ag_context *context, CUstream handle);
-static inline struct ag_stream *ag_stream_of(struct ag_context *context, CUstream handle)
+/* Has the handle a state in the context by now? */
+bool ag_stream_is_known(const struct ag_context *context, CUstream handle);
+/* Is it the per-thread stream, in that context, of a thread that has ended? No call tells of that.
+ * True: it is owned. */
+bool ag_stream_has_ended(struct ag_stream *stream, const struct ag_context *context);
+/* Is ag_stream_last what looking it up would return? */
+static inline bool ag_stream_was_last(const struct ag_context *context, CUstream handle)
 {
-    if (ag_stream_last.handle == handle && ag_stream_last.context == context &&
-        ag_stream_last.generation ==
-            atomic_load_explicit(&ag_stream_generation, memory_order_acquire))
-        return ag_stream_last.stream;
-    return ag_stream_look_up(context, handle);
+    return ag_stream_last.handle == handle && ag_stream_last.context == context &&
+           ag_stream_last.generation ==
+               atomic_load_explicit(&ag_stream_generation, memory_order_acquire);
 }
 
 static inline bool ag_stream_is_special(CUstream handle)
@@ -230,12 +237,12 @@ struct ag_stream *ag_stream_find(CUstream handle);
 void ag_stream_announce(struct ag_context *context, CUstream handle, bool blocking, int priority);
 /* A handle that has no state must not get one later. */
 void ag_stream_forbid(CUstream handle);
-/* Computes `marked` again if names of streams changed since. Not owned. */
-void ag_stream_remark(struct ag_stream *stream);
-static inline void ag_stream_update_mark(struct ag_stream *stream)
+/* Computes `marked` again, as names of streams have changed, and returns it; owned. */
+bool ag_stream_remark(struct ag_stream *stream);
+static inline bool ag_stream_mark_is_stale(const struct ag_stream *stream)
 {
-    if (atomic_load_explicit(&stream->id.marks_version, memory_order_relaxed) != ag_marks_version())
-        ag_stream_remark(stream);
+    return atomic_load_explicit(&stream->id.marks_version, memory_order_relaxed) !=
+           ag_marks_version();
 }
 /* Calls `visit` for every stream that is open; for every stream there is. */
 void ag_stream_each_open(void (*visit)(struct ag_stream *stream, void *data), void *data);
@@ -289,8 +296,9 @@ static inline bool ag_stream_conflicts(bool is_legacy, bool is_blocking)
     return is_blocking && atomic_load_explicit(&ag_stream_held_legacy, memory_order_seq_cst) != 0;
 }
 
-/* Takes a state out of the table and frees its memory. Owned before, nobody's after. */
-void ag_stream_retire(struct ag_stream *stream, bool context_gone);
+/* Takes a state, of which ag_segment_release() has dropped the graphs, out of the table and frees
+ * its memory. Owned before, nobody's after. */
+void ag_stream_retire(struct ag_stream *stream);
 /* What streams of a context share, made on first need; NULL when there are too many contexts. */
 struct ag_context_state *ag_context_state_of(struct ag_context *context);
 /* The context is gone, and no stream of it is left. */

@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "graph/learn/marks.h"
-#include "graph/replay/segment.h"
 #include "graph/stream.h"
 #include "interpose/base/arena.h"
 #include "interpose/base/clock.h"
@@ -45,7 +44,14 @@ static struct {
     struct ag_context_state shared[AG_MAX_CONTEXTS];
 } table = {.lock = AG_LOCK_INIT(AG_RANK_STREAMS)};
 
+static bool asks_for_profit; /* is replay to be kept only where it gains? */
+
 static struct ag_arena stream_arena = AG_ARENA_INIT(struct ag_stream);
+
+void ag_stream_configure(bool profit)
+{
+    asks_for_profit = profit;
+}
 
 uint32_t ag_stream_new_tag(void)
 {
@@ -154,7 +160,7 @@ static uint32_t unwatched(void)
     uint32_t n =
         atomic_load_explicit(&table.fruitless, memory_order_relaxed) / AG_BACKOFF_FRUITLESS;
 
-    if (!ag_segment_asks_for_profit())
+    if (!asks_for_profit)
         return 0;
     return AG_BACKOFF_NEW << (n < AG_BACKOFF_DOUBLED_MOST ? n : AG_BACKOFF_DOUBLED_MOST);
 }
@@ -202,22 +208,15 @@ static bool is_marked(const struct ag_stream *stream)
     return ag_marks_stream(&facts);
 }
 
-void ag_stream_remark(struct ag_stream *stream)
+bool ag_stream_remark(struct ag_stream *stream)
 {
-    bool was_marked;
+    bool was_marked = stream->id.marked;
 
-    if (!ag_stream_own(stream))
-        return;
-    was_marked = stream->id.marked;
     stream->id.marks_version = ag_marks_version();
     stream->id.marked = is_marked(stream);
     if (stream->id.marked && !was_marked)
         ag_stats_add(AG_STAT_REPLAY_STREAMS, 1);
-    if (!stream->id.marked) { /* later operations pass without a look at the state */
-        ag_segment_join_proxy(stream);
-        ag_segment_end(stream, true, AG_FLUSH_CALL);
-    }
-    ag_stream_disown(stream);
+    return stream->id.marked;
 }
 
 static struct ag_stream *make(struct ag_context *context, CUstream handle, bool blocking,
@@ -245,21 +244,18 @@ static struct ag_stream *make(struct ag_context *context, CUstream handle, bool 
     return stream;
 }
 
-/* Retires the per-thread streams of threads that have ended: no call tells of that. */
-static void reap(struct ag_stream *stream, void *data)
+bool ag_stream_has_ended(struct ag_stream *stream, const struct ag_context *context)
 {
     uint32_t thread = atomic_load_explicit(&stream->id.thread, memory_order_relaxed);
 
-    if (!thread || atomic_load_explicit(&stream->id.context, memory_order_relaxed) != data ||
+    if (!thread || atomic_load_explicit(&stream->id.context, memory_order_relaxed) != context ||
         syscall(SYS_tgkill, getpid(), stream->id.tid, 0) == 0 || errno != ESRCH ||
         !ag_stream_own(stream))
-        return;
-    if (stream->id.thread != thread) { /* it was retired and reused meanwhile */
-        ag_stream_disown(stream);
-        return;
-    }
-    ag_segment_submit(stream);
-    ag_stream_retire(stream, false);
+        return false;
+    if (stream->id.thread == thread)
+        return true;
+    ag_stream_disown(stream); /* it was retired and reused meanwhile */
+    return false;
 }
 
 /* The count of streams whose withheld work an operation on this one must come after. The two
@@ -311,13 +307,16 @@ bool ag_stream_pass_backed_off(struct ag_stream *stream)
     return true;
 }
 
+bool ag_stream_is_known(const struct ag_context *context, CUstream handle)
+{
+    return look_up(context, handle) != NULL;
+}
+
 struct ag_stream *ag_stream_look_up(struct ag_context *context, CUstream handle)
 {
     uint32_t generation = atomic_load_explicit(&ag_stream_generation, memory_order_acquire);
     struct ag_stream *stream = look_up(context, handle);
 
-    if (!stream && handle == CU_STREAM_PER_THREAD && !ag_capture_is_open())
-        ag_stream_each(reap, context);
     if (!stream && context && ag_stream_is_special(handle) &&
         !atomic_load_explicit(&table.specials_barred, memory_order_relaxed))
         stream = make(context, handle, true, 0, 0);
@@ -427,7 +426,7 @@ static struct ag_freelist spare_chunks, spare_ops;
 
 /* --- ends --- */
 
-void ag_stream_retire(struct ag_stream *stream, bool context_gone)
+void ag_stream_retire(struct ag_stream *stream)
 {
     ag_stream_set_holding(stream, false);
     ag_stream_set_open(stream, false);
@@ -435,7 +434,6 @@ void ag_stream_retire(struct ag_stream *stream, bool context_gone)
         atomic_store_explicit(&table.fruitless, 0, memory_order_relaxed);
     else
         atomic_fetch_add_explicit(&table.fruitless, 1, memory_order_relaxed);
-    ag_segment_release(stream, context_gone);
     if (stream->learned.history)
         ag_history_free(stream->learned.history);
     stream->learned.history = NULL;

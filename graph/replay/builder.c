@@ -16,7 +16,7 @@
 #include <string.h>
 
 #include "graph/record/arguments.h"
-#include "graph/record/copies.h"
+#include "graph/record/memory.h"
 #include "graph/tuning.h"
 #include "interpose/base/pages.h"
 #include "interpose/driver/driver.h"
@@ -173,7 +173,7 @@ struct ag_graph *ag_graph_begin(const struct ag_graph_params *params, CUresult *
     graph->places = (void *)at;
     at += n * sizeof(struct place);
     graph->last = at;
-    graph->epoch = atomic_load_explicit(&ag_copies_epoch, memory_order_acquire);
+    graph->epoch = atomic_load_explicit(&ag_memory_epoch, memory_order_acquire);
     *ret_why = ag_cu.cuGraphCreate(&graph->handle, 0);
     if (*ret_why == CUDA_SUCCESS)
         return graph;
@@ -389,7 +389,7 @@ static CUresult update(const struct ag_graph *graph, const struct ag_op *ops, bo
 /* After a free; before the upload, which may look at the memory, too. */
 static CUresult renew(struct ag_graph *graph, const struct ag_op *ops, uint32_t *ret_updated)
 {
-    uint64_t epoch = atomic_load_explicit(&ag_copies_epoch, memory_order_acquire);
+    uint64_t epoch = atomic_load_explicit(&ag_memory_epoch, memory_order_acquire);
     bool is_old = graph->names_memory && graph->epoch != epoch;
 
     graph->epoch = epoch;

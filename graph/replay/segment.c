@@ -72,11 +72,6 @@ void ag_segment_configure(const struct ag_options *options)
     state.dump = options->graph_dump.text[0] ? options->graph_dump.text : NULL;
 }
 
-bool ag_segment_asks_for_profit(void)
-{
-    return state.profit;
-}
-
 bool ag_segment_init_resources(struct ag_stream *stream)
 {
     struct ag_learned *learned = &stream->learned;

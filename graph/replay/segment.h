@@ -13,8 +13,6 @@ struct ag_options;
 void ag_segment_configure(const struct ag_options *options);
 /* Of the device, by all graphs. */
 uint64_t ag_segment_bytes(void);
-/* Is replay to be kept only where it gains (ALLOGRAFT_GRAPH_PROFIT)? */
-bool ag_segment_asks_for_profit(void);
 /* The first operation on the stream that is inspected: allocates what recording needs. False
  * without memory. */
 bool ag_segment_init_resources(struct ag_stream *stream);

@@ -1,11 +1,8 @@
-/* The watchdog: see watchdog.h. A host that polls memory which a withheld kernel is to write must
- * not wait for ever, so withheld work goes out when nothing more comes.
+/* The watchdog's thread: see watchdog.h. A host that polls memory which a withheld kernel is to
+ * write must not wait for ever, so withheld work goes out when nothing more comes: stalled.c looks.
  *
- * Withholding reads no clock. Each withheld operation changes the stream's `sequence`, each start
- * of withholding its `epoch`. The watchdog looks twice in the time allowed. It submits for a stream
- * whose sequence has not changed since the last look, or whose epoch is the same for the eighth
- * time. After some looks at which nothing was withheld it sleeps, with `state` ASLEEP, which
- * withholding reads: so only then does waking it cost a system call.
+ * After some looks at which nothing was withheld it sleeps, with `state` ASLEEP, which withholding
+ * reads: so only then does waking it cost a system call.
  *
  * When the process ends, this thread waits for the device. The thread that ends the process may
  * have been interrupted by a signal inside the driver, and would wait for itself. */
@@ -14,14 +11,11 @@
 #endif
 #include <pthread.h>
 
-#include "graph/replay/segment.h"
 #include "graph/replay/watchdog.h"
-#include "graph/stream.h"
 #include "graph/tuning.h"
 #include "interpose/base/clock.h"
 #include "interpose/base/threads/futex.h"
 #include "interpose/base/threads/thread.h"
-#include "interpose/report/stats.h"
 #include "policy/contexts/context.h"
 #include "policy/order/fence.h"
 
@@ -38,50 +32,12 @@ static struct {
 } at_end;
 
 static uint64_t look_ns = 100000;
+static bool (*look)(void);
 
-static struct look {
-    uint32_t sequence, epoch, same_epoch;
-} looks[AG_MAX_STREAMS];
-
-void ag_watchdog_configure(uint64_t hold_ns)
+void ag_watchdog_configure(uint64_t hold_ns, bool (*look_at_all)(void))
 {
     look_ns = hold_ns / 2 ? hold_ns / 2 : 1;
-}
-
-static void release(struct ag_stream *stream, uint32_t epoch)
-{
-    bool pushed = false;
-
-    if (!ag_stream_own_within(stream, 0)) /* its owner is at work */
-        return;
-    if (stream->segment.mode == AG_SEGMENT_HOLDING &&
-        atomic_load_explicit(&stream->epoch, memory_order_relaxed) == epoch &&
-        ag_context_make_current(stream->id.context, &pushed) == CUDA_SUCCESS) {
-        ag_segment_note_flush(stream, AG_FLUSH_WATCHDOG);
-        ag_stats_add(AG_STAT_REPLAY_WATCHDOG, 1);
-        /* The segment goes on, one by one; only the program or the history end it. */
-        ag_segment_submit(stream);
-        ag_context_restore(pushed);
-    }
-    ag_stream_disown(stream);
-}
-
-static void look_at(struct ag_stream *stream, void *data)
-{
-    struct look *last = &looks[atomic_load_explicit(&stream->id.number, memory_order_relaxed)];
-    uint32_t sequence = atomic_load_explicit(&stream->sequence, memory_order_relaxed);
-    uint32_t epoch = atomic_load_explicit(&stream->epoch, memory_order_relaxed);
-    bool *any = data;
-
-    if (!atomic_load_explicit(&stream->holding, memory_order_acquire))
-        return;
-    *any = true;
-    last->same_epoch = last->epoch == epoch ? last->same_epoch + 1 : 0;
-    if (last->same_epoch &&
-        (last->sequence == sequence || last->same_epoch >= AG_WATCHDOG_EPOCH_LOOKS))
-        release(stream, epoch);
-    last->sequence = sequence;
-    last->epoch = epoch;
+    look = look_at_all;
 }
 
 static void await_idle(struct ag_context *context, void *unused)
@@ -106,20 +62,15 @@ static void *watch(void *unused)
     (void)unused;
     (void)pthread_setname_np(pthread_self(), "allograft-watch");
     for (;;) {
-        bool any = false;
-
         ag_futex_wait(&at_end.state, NOT_ASKED, look_ns);
         if (atomic_load_explicit(&at_end.state, memory_order_acquire) == ASKED)
             wait_at_the_end();
-        ag_stream_each_open(look_at, &any);
-        idle = any ? 0 : idle + 1;
+        idle = look() ? 0 : idle + 1;
         if (idle < AG_WATCHDOG_IDLE_LOOKS)
             continue;
         atomic_store_explicit(&state, ASLEEP, memory_order_seq_cst);
-        any = false;
         /* What began to be withheld before it could see that we sleep. */
-        ag_stream_each_open(look_at, &any);
-        if (!any && atomic_load(&at_end.state) != ASKED)
+        if (!look() && atomic_load(&at_end.state) != ASKED)
             ag_futex_wait(&state, ASLEEP, AG_FUTEX_FOR_EVER);
         atomic_store_explicit(&state, AWAKE, memory_order_seq_cst);
         idle = 0;

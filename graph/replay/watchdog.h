@@ -6,8 +6,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* hold_ns: the longest that anything may be withheld without a further operation. */
-void ag_watchdog_configure(uint64_t hold_ns);
+/* hold_ns: the longest that anything may be withheld without a further operation. `look` is called
+ * by the thread, twice in that time; it submits what has stalled, and says whether anything was
+ * withheld. */
+void ag_watchdog_configure(uint64_t hold_ns, bool (*look)(void));
 /* Something is about to be withheld: wakes the thread. Cheap while it is awake; false: there is no
  * thread to be had, so nothing may be withheld. */
 bool ag_watchdog_wake(void);

@@ -13,7 +13,7 @@
 #include <errno.h>
 #include <stdbool.h>
 
-#include "graph/record/copies.h"
+#include "graph/record/memory.h"
 #include "graph/replayer.h"
 #include "interpose/base/loaded.h"
 #include "interpose/driver/abi.h"
@@ -131,7 +131,7 @@ static inline void ag_entry_before(int why)
     if (why >= 0 && ag_replay_holds())
         ag_replay_flush_all((enum ag_flush)why);
     if ((why == AG_FLUSH_FREE || why == AG_FLUSH_END) && ag_entry_replays_now())
-        ag_copies_forget();
+        ag_memory_forget();
 }
 
 /* True when the hook is to do its work, with the thread marked as inside. */

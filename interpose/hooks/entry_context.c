@@ -1,5 +1,5 @@
 /* Hooks of contexts: which device each belongs to, and whose memory is freed with it. */
-#include "graph/record/copies.h"
+#include "graph/copies.h"
 #include "graph/replayer.h"
 #include "interpose/api/api.h"
 #include "interpose/driver/driver.h"

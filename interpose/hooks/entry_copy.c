@@ -1,6 +1,7 @@
 /* Hooks of copies, where ALLOGRAFT_GRAPH replays streams: a copy on a stream is recorded
- * (graph/record/copies.c), a copy that blocks submits what was withheld first. */
-#include "graph/record/copies.h"
+ * (graph/copies.c), a copy that blocks submits what was withheld first. */
+#include "graph/copies.h"
+#include "graph/record/memory.h"
 #include "interpose/hooks/entry_replay.h"
 #include "policy/contexts/context.h"
 
@@ -40,7 +41,7 @@ SHAPED(cuMemcpy3DAsync_v2_ptsz, true, ag_copies_box, CUDA_MEMCPY3D)
 /* Of the host, or of the current context? */
 static bool is_here(CUdeviceptr address)
 {
-    return ag_copies_memory(address, 1) != AG_MEMORY_UNKNOWN;
+    return ag_memory_kind(address, 1) != AG_MEMORY_UNKNOWN;
 }
 
 /* A copy without a stream between two devices comes behind what was submitted to both, whichever of

@@ -1,7 +1,7 @@
 /* Hooks of memsets, where ALLOGRAFT_GRAPH replays streams. All are recorded
- * (graph/record/copies.c), those without a stream too: they do not block either as long as they set
+ * (graph/copies.c), those without a stream too: they do not block either as long as they set
  * device memory. */
-#include "graph/record/copies.h"
+#include "graph/copies.h"
 #include "interpose/hooks/entry_replay.h"
 
 static bool take_line(struct ag_stream *state, bool blocking, CUdeviceptr to, unsigned width,

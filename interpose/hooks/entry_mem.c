@@ -1,5 +1,5 @@
 /* Hooks of memory: allocation, free, and the questions about it. */
-#include "graph/record/copies.h"
+#include "graph/copies.h"
 #include "graph/replayer.h"
 #include "interpose/api/api.h"
 #include "interpose/driver/driver.h"

@@ -61,7 +61,7 @@ static void freeing(CUstream stream, bool per_thread)
     if (ag_replay_holds())
         ag_replay_flush_stream(stream, per_thread, AG_FLUSH_FREE);
     if (ag_entry_replays_now())
-        ag_copies_forget();
+        ag_memory_forget();
 }
 
 AG_ENTRY CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream stream)

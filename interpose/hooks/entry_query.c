@@ -92,7 +92,7 @@ static void forgotten(void)
     if (ag_entry_replays_now()) {
         ag_replay_forget_code(AG_FLUSH_CODE);
         ag_func_attrs_forget();
-        ag_copies_forget(); /* variables go, too */
+        ag_memory_forget(); /* variables go, too */
     }
     ag_params_forget();
     ag_launches_forget();

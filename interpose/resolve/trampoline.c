@@ -16,7 +16,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 
-#include "graph/record/copies.h"
+#include "graph/record/memory.h"
 #include "graph/replayer.h"
 #include "interpose/base/addresses.h"
 #include "interpose/base/log.h"
@@ -165,7 +165,7 @@ static void before(unsigned number)
     else if (ag_replay_holds())
         ag_replay_flush_all(AG_FLUSH_CALL);
     if (changes_what_graphs_name(number) && ag_entry_replays())
-        ag_copies_forget();
+        ag_memory_forget();
 }
 
 /* The long way of a trampoline: returns where it is to jump. */

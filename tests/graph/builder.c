@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "graph/record/copies.h"
+#include "graph/record/memory.h"
 
 static uint64_t seed;
 static struct made made[MAX_OPS], other_made[MAX_OPS];
@@ -255,7 +255,7 @@ static void allocate_anew(CUdeviceptr memory)
 
     OK(cuCtxSynchronize());
     OK(cuMemFree_v2(memory));
-    ag_copies_forget();
+    ag_memory_forget();
     do {
         CHECK(n < 64);
         OK(cuMemAlloc_v2(&other[n], AREA_BYTES));
@@ -313,7 +313,7 @@ static void test_rows_freed_since(void)
 
     OK(ag_graph_launch(graph, ops, world.stream, &updated));
     world_read(&before);
-    ag_copies_forget();
+    ag_memory_forget();
     CHECK(ag_graph_launch(graph, ops, world.stream, &updated) == CUDA_ERROR_INVALID_VALUE);
     expect_same(&before, "a launch refused");
     ag_graph_destroy(graph);

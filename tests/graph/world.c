@@ -4,11 +4,11 @@
 #include <dlfcn.h>
 #include <string.h>
 
-#include "graph/record/copies.h"
+#include "graph/record/memory.h"
 #include "policy/managed/kernel_params.h"
 
 struct ag_driver ag_cu;
-_Atomic uint64_t ag_copies_epoch = 1; /* in the library of graph/record/copies.c */
+_Atomic uint64_t ag_memory_epoch = 1; /* in the library of graph/record/memory.c */
 struct world world;
 
 static uint64_t quiet_runs;

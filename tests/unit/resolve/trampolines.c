@@ -37,7 +37,7 @@ _Thread_local int ag_entry_errno;
 _Atomic int ag_entry_state = AG_ENTRY_NEW;
 _Atomic int ag_entry_replay = AG_REPLAY_NEW;
 _Atomic uint32_t ag_replay_withheld;
-_Atomic uint64_t ag_copies_epoch;
+_Atomic uint64_t ag_memory_epoch;
 
 static unsigned starts, flushes, forgets, exits, submits, watch_ends;
 struct ag_watch_state ag_watch_state;
@@ -486,10 +486,10 @@ static void reserve(void)
         CHECK(ag_trampoline_of_address(&unknown[k]) != &unknown[k]);
     /* The last one, for a function that can be called. What it does to memory is not known. */
     CUresult (*way)(void) = (CUresult(*)(void))ag_trampoline_of_address((void *)of_nobody);
-    uint64_t epoch = atomic_load(&ag_copies_epoch);
+    uint64_t epoch = atomic_load(&ag_memory_epoch);
 
     CHECK(way != of_nobody && way() == CUDA_ERROR_UNKNOWN && flushes == before);
-    CHECK(atomic_load(&ag_copies_epoch) == epoch + 1);
+    CHECK(atomic_load(&ag_memory_epoch) == epoch + 1);
     atomic_store(&ag_replay_withheld, 1);
     CHECK(way() == CUDA_ERROR_UNKNOWN && flushes == before + 1);
     atomic_store(&ag_replay_withheld, 0);

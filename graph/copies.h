@@ -1,4 +1,4 @@
-/* Copies and fills: what kind of memory they name, and whether they can be recorded.
+/* Copies and fills: which of them can be recorded, and recording them.
  *
  * Recorded is only what the driver would certainly accept, and what means the same when it is
  * submitted later: device memory of the current context within one live allocation; pinned host
@@ -7,7 +7,6 @@
 #ifndef AG_GRAPH_COPIES_H
 #define AG_GRAPH_COPIES_H
 
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -15,28 +14,9 @@
 
 struct ag_stream;
 
-enum ag_memory {
-    AG_MEMORY_UNKNOWN, /* managed, of another device, mixed, not allocated */
-    AG_MEMORY_DEVICE,  /* of the current context, inside one allocation */
-    AG_MEMORY_PINNED,
-    AG_MEMORY_PAGEABLE,
-};
-
-/* What is remembered of memory is valid until this changes, and so are the nodes that name it. */
-extern _Atomic uint64_t ag_copies_epoch;
-
-/* Memory is about to go, or to be other memory; what was withheld and names it was submitted. */
-static inline void ag_copies_forget(void)
-{
-    atomic_fetch_add_explicit(&ag_copies_epoch, 1, memory_order_release);
-}
-
 /* The program asked for memory whose operations are all synchronous (SYNC_MEMOPS): from now on
  * copies and fills without a stream are not recorded. */
 void ag_copies_note_synchronous(void);
-
-/* What [address, address + bytes) is; bytes > 0. May ask the driver. */
-enum ag_memory ag_copies_memory(uint64_t address, uint64_t bytes);
 
 /* What a call says of the two sides of a copy. */
 enum ag_copy_way {
