@@ -1061,8 +1061,10 @@ static inline void keep_or_release(struct ag_block *block)
             atomic_load_explicit(&block->sync_memops, memory_order_relaxed) == AG_SYNC_NOT_SET;
     if (sharing != AG_IPC_OPEN_ELSEWHERE)
         out = ag_cache_keep(&context->cache, block, keeps ? cache_limit(context->device) : 0);
-    if (!out)
+    if (!out) {
+        ag_pressure_kept(context->device);
         return;
+    }
     if (keeps)
         count_over_limit(context->device, out);
     release(context, out);

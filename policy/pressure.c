@@ -2,6 +2,7 @@
 #include "policy/pressure.h"
 
 #include "interpose/driver/driver.h"
+#include "interpose/report/timing.h"
 #include "interpose/report/trace/trace.h"
 #include "policy/app/app_pools.h"
 #include "policy/backends/backend.h"
@@ -197,7 +198,8 @@ static void give_up_cached(struct ag_context *context, void *data)
     if (blocks && room->fails && wait_as_natively(AG_STAT_WAITED_PRESSURE))
         blocks = ag_backend_release(context, blocks, room->timeout_ns);
     if (blocks) {
-        atomic_store_explicit(&timed_out, true, memory_order_relaxed);
+        if (room->fails)
+            atomic_store_explicit(&timed_out, true, memory_order_relaxed);
         ag_trace_step(AG_STAT_LADDER_IN_VAIN, context->device->ordinal, 0);
     }
     ag_cache_keep_all(&context->cache, blocks); /* those wait where they were */
@@ -252,6 +254,14 @@ static void wait_for_pool(struct ag_context *context, void *device)
         (void)ag_private_stream_wait(context, YIELD_NS);
 }
 
+static void give_up_pooled(struct ag_device *device)
+{
+    if (!ag_once_is_done(&device->pool_state))
+        return;
+    ag_context_each(wait_for_pool, device);
+    ag_pool_trim_own(device);
+}
+
 /* Gives back until `bytes` are free, or nothing is kept. */
 static void make_free(struct ag_device *device, uint64_t bytes)
 {
@@ -263,10 +273,7 @@ static void make_free(struct ag_device *device, uint64_t bytes)
         return;
     room.bytes = bytes - is.bytes;
     ag_context_each(give_up_cached, &room);
-    if (!ag_once_is_done(&device->pool_state))
-        return;
-    ag_context_each(wait_for_pool, device);
-    ag_pool_trim_own(device);
+    give_up_pooled(device);
 }
 
 void ag_pressure_yield(struct ag_device *device, size_t bytes)
@@ -284,6 +291,43 @@ void ag_pressure_yield(struct ag_device *device, size_t bytes)
     if (ag_device_cached(device) || ag_once_is_done(&device->pool_state))
         make_free(device, moved + device->total_bytes / ROOM_SHARE);
 }
+
+/* --- for other processes --- */
+
+#define LOOK_EVERY 8192u /* blocks: less than half a nanosecond for each */
+
+_Thread_local uint32_t ag_pressure_unlooked = LOOK_EVERY;
+
+/* What a cache of a full card may hold stays: the next allocations need it. */
+static void give_up_excess(struct ag_context *context, void *data)
+{
+    const struct room *room = data;
+    uint64_t limit = atomic_load_explicit(&room->device->cache_limit, memory_order_relaxed);
+
+    if (context->device == room->device && ag_cache_device_bytes(&context->cache) > limit)
+        give_up_cached(context, data);
+}
+
+void ag_pressure_look_beside(struct ag_device *device)
+{
+    struct free_bytes is = {.device = device};
+    struct room room = {device, UINT64_MAX, YIELD_NS, false};
+
+    ag_pressure_unlooked = LOOK_EVERY;
+    if (device->is_integrated || ag_capture_is_open())
+        return;
+    ag_timing_is_slow();
+    ag_context_each(ask_free, &is);
+    if (!is.known)
+        return;
+    set_tight(device, is.bytes < device->total_bytes / ROOM_SHARE);
+    if (!ag_pressure_is_tight(device))
+        return;
+    ag_context_each(give_up_excess, &room);
+    give_up_pooled(device);
+}
+
+/* --- when there is none left --- */
 
 /* `all`: what others have, too. */
 static void relieve(struct ag_device *device, bool all)

@@ -47,6 +47,22 @@ void ag_pressure_returned(struct ag_device *device, size_t bytes);
  * no device. Not for long where the device is busy. */
 void ag_pressure_yield(struct ag_device *device, size_t bytes);
 
+/* Another process that finds no room on the card asks nobody for it, and while all allocations are
+ * served by what is kept, the driver is asked for nothing. So it is asked for the free memory after
+ * each 8192 blocks that a thread's frees have kept, too. Where less than a 64th of the card is
+ * free, all that is kept goes back, but for what a cache may hold then, and what pools have. That is
+ * in a free, which natively would have waited for the same work; here not for long. A process that
+ * frees nothing keeps what it has. */
+extern _Thread_local uint32_t ag_pressure_unlooked; /* blocks until the next look */
+void ag_pressure_look_beside(struct ag_device *device);
+
+/* A free has kept a block of the device. Without a lock. */
+static inline void ag_pressure_kept(struct ag_device *device)
+{
+    if (__builtin_expect(--ag_pressure_unlooked == 0, 0))
+        ag_pressure_look_beside(device);
+}
+
 /* `bytes` were given to a pool behind work that may be unfinished. */
 void ag_pressure_pending(size_t bytes);
 /* Waits when more bytes are pending than ALLOGRAFT_PENDING allows for a device of that size: true

@@ -53,7 +53,7 @@ build_all cuda memory app_pools barrier capture capture_threads corruption devic
     order out_of_bounds persistent slabs soak spill turns
 build_all cuda guard fails guards
 build_all cuda speed random_turns threads_work
-build_all cuda devices devices launch_room managed_room peers reset
+build_all cuda devices devices launch_room managed_room neighbour peers reset
 build_all cuda process ends forked others own_graphs
 build barrier_variable memory/barrier.cu "${cuda[@]}" -DMANAGED_VARIABLE
 link=("${link_cuda[@]}")

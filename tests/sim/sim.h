@@ -83,6 +83,12 @@ SIM_EXPORT size_t sim_bytes_in_use(int device);
  * *ret_most (may be NULL): the most so far. */
 SIM_EXPORT size_t sim_bytes_of_card(int device, size_t *ret_most);
 
+/* Another process takes `bytes` of the card for itself: false, and nothing taken, where so much is
+ * not free. It gets nothing that this process holds, in pools or as pages of managed memory. */
+SIM_EXPORT bool sim_neighbour_take(int device, size_t bytes);
+/* It gives so much back. */
+SIM_EXPORT void sim_neighbour_give(int device, size_t bytes);
+
 /* Bytes of managed memory around [p, p + bytes) that lie on the device now, in pages of 64 KiB. */
 SIM_EXPORT size_t sim_bytes_resident(CUdeviceptr p, size_t bytes, int device);
 

@@ -37,6 +37,14 @@ kept_while_waiting() {
     awk '$1 == "waited_ms" { exit !($2 <= 400) }' "$OUT/$TAG.with.out"
 }
 
+# Another process gets what this one has freed, and allocates and frees again and again.
+neighbour() {
+    run_native -- "$BIN/neighbour" || { died native $?; return 1; }
+    run_with "$@" -- "$BIN/neighbour" || { died with $?; return 1; }
+    silent && report 'cache.hits > 10000' && medians "$TAG" "$OUT/$TAG.native.out" -- "$OUT/$TAG.with.out" &&
+        judge "$TAG" freed_mib 'n >= 40 * 1024 && w >= 0.98 * n' && judge "$TAG" neighbour_mib 'w >= 0.98 * n'
+}
+
 # These look at how much memory is free or take all of it: one after the other.
 api_checks() {
     check api/getinfo holds 'coverage.redirected > 0' -- -- "$BIN/getinfo"
@@ -45,6 +53,9 @@ api_checks() {
     check api/kept-pool kept_little ALLOGRAFT_POLICY=pool
     check api/kept-waits kept_while_waiting
     check api/kept-waits-pool kept_while_waiting ALLOGRAFT_POLICY=pool
+    check api/neighbour neighbour
+    check api/neighbour-pool neighbour ALLOGRAFT_POLICY=pool
+    check api/neighbour-max neighbour ALLOGRAFT_CACHE=max
     check api/reset same_output -- "$BIN/reset"
     check api/contexts same_output -- "$BIN/contexts" "$BIN/driver_kernels.fatbin"
     check api/out-of-memory holds 'coverage.redirected > 0' \

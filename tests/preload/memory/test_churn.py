@@ -7,6 +7,7 @@ from harness import EXACT, Case, main, preloaded, program, run
 
 COMMAND = program('preload_churn')
 ROOM = program('preload_launch_room')
+NEIGHBOUR = program('preload_neighbour')
 # Managed memory has no handles.
 DEVICE = [v for v in EXACT if v.get('ALLOGRAFT_POLICY') != 'managed']
 # Driver calls that a program which never allocates after a free causes, natively and preloaded.
@@ -169,6 +170,17 @@ class Churn(Case):
             for _, result in self.same([ROOM, how], [{}, {'ALLOGRAFT_POLICY': 'pool'}, {'ALLOGRAFT_CACHE': 'max'},
                                                      {'ALLOGRAFT_GRAPH': 'all'}]):
                 self.assertEqual(result.out, 'on the device: 768 MiB\n')
+
+    def test_another_process_has_room(self):
+        # What is kept is asked for, or not, without a call of the driver in either case.
+        kept = [{}, {'ALLOGRAFT_CACHE': 'max'}, {'ALLOGRAFT_POLICY': 'pool'}, {'ALLOGRAFT_FREE': 'sync'}, soon(1),
+                {'ALLOGRAFT_POLICY': 'pool', 'ALLOGRAFT_CACHE': 'max'}]
+        # What the cache may not have is the pool's.
+        pooled = {'ALLOGRAFT_POLICY': 'pool', 'ALLOGRAFT_CACHE': '5%'}
+        for command in (['1048576'], ['4096'], ['48000000'], ['1048576', 'threads']):
+            for _, result in self.same([NEIGHBOUR] + command, kept + [pooled]):
+                cache = result.report()['cache']
+                self.assertGreater(cache['hits'], 30000 if command != ['48000000'] else 10000)
 
     def test_what_loads_code_is_tried_again(self):
         once = ('cuLibraryGetModule', 'cuModuleGetFunction', 'cuKernelGetFunction', 'cuFuncLoad', 'cuFuncGetAttribute',

@@ -224,6 +224,23 @@ size_t sim_bytes_of_card(int device, size_t *ret_most)
     return now;
 }
 
+bool sim_neighbour_take(int device, size_t bytes)
+{
+    bool taken;
+
+    sim_lock();
+    taken = sim_card_take(device, bytes);
+    sim_unlock();
+    return taken;
+}
+
+void sim_neighbour_give(int device, size_t bytes)
+{
+    sim_lock();
+    sim_card_give(device, bytes);
+    sim_unlock();
+}
+
 size_t sim_card_free(int device)
 {
     return sim_settings()->memory_bytes - arenas[device].card_used;
