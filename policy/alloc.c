@@ -618,14 +618,20 @@ static CUresult refuse(struct ag_context *context)
     return result == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : result;
 }
 
+static bool is_over_limit(struct ag_device *device, struct ag_mem_desc desc, size_t bytes)
+{
+    if (!ag_mem_desc_is_on_device(desc) || bytes <= ag_budget_left(device))
+        return false;
+    return !ag_pressure_wait_for_contexts(device) || bytes > ag_budget_left(device);
+}
+
 /* The ladder. */
 static CUresult allocate(struct ag_context *context, struct ag_mem_desc desc, size_t bytes,
                          struct ag_block **ret_block)
 {
-    bool over_limit = ag_mem_desc_is_on_device(desc) && bytes > ag_budget_left(context->device);
     CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
 
-    if (over_limit)
+    if (is_over_limit(context->device, desc, bytes))
         ag_trace_step(AG_STAT_BUDGET_HIT, context->device->ordinal, bytes);
     else
         result = take_on_device(context, desc, bytes, ret_block);

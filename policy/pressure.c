@@ -173,6 +173,18 @@ void ag_pressure_wait_for_frees(void)
         wait_for_frees(AG_STAT_WAITED_QUERY);
 }
 
+/* The context's work was waited for before, so what is left takes the driver some milliseconds. */
+bool ag_pressure_wait_for_contexts(const struct ag_device *device)
+{
+    if (!atomic_load_explicit(&device->n_ending, memory_order_seq_cst))
+        return false;
+    if (ag_context_wait_ended(device, timeout()))
+        return true;
+    atomic_store_explicit(&timed_out, true, memory_order_relaxed);
+    ag_trace_step(AG_STAT_LADDER_IN_VAIN, device->ordinal, 0);
+    return false;
+}
+
 struct room {
     struct ag_device *device;
     uint64_t bytes; /* still wanted */
@@ -341,6 +353,7 @@ static void relieve(struct ag_device *device, bool all)
     }
     ag_context_each(give_up_cached, &room);
     wait_for_frees(AG_STAT_WAITED_PRESSURE);
+    (void)ag_pressure_wait_for_contexts(device);
     ag_pool_trim(device);
     ag_app_pools_trim(device);
     if (device->limit == UINT64_MAX && !device->is_integrated)

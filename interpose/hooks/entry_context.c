@@ -90,6 +90,7 @@ static void ending(struct ag_context *context)
 /* After the call, whatever it returned: the ledger has nothing of the context any more. */
 static void ended(struct ag_context *context)
 {
+    ag_context_ended(context);
     if (ag_entry_replays_now())
         ag_replay_context_gone(context);
     ag_context_recycle(context);

@@ -23,8 +23,9 @@ struct ag_device {
     char name[128];
     uint64_t total_bytes;
     bool has_pools, has_managed, has_fences;
-    bool is_integrated; /* its memory is the host's */
-    CUcontext primary;  /* handle of the primary context, once retained; under the table's lock */
+    bool is_integrated;        /* its memory is the host's */
+    _Atomic unsigned n_ending; /* contexts of it that the driver is about to end */
+    CUcontext primary; /* handle of the primary context, once retained; under the table's lock */
     struct ag_churn churn; /* does the program free and allocate in turns: is a pool worth it? */
     /* Our pool, created on first use: see backend_pool.c. */
     _Atomic int pool_state;
@@ -109,6 +110,10 @@ void ag_context_primary_kept(int device);
 /* The context is about to end. Other threads that visit it leave first, so that they ask the driver
  * nothing of a context that is gone. */
 void ag_context_ending(struct ag_context *context);
+/* The driver's call is over: what the context had is free. Once for each ag_context_ending(). */
+void ag_context_ended(struct ag_context *context);
+/* Waits until no context of the device is between the two: false after the timeout. */
+bool ag_context_wait_ended(const struct ag_device *device, uint64_t timeout_ns);
 /* The context is gone: nobody finds it any more. */
 void ag_context_forget(struct ag_context *context);
 /* No stream or block of it is left either: another context may have its memory, once. */

@@ -2,6 +2,7 @@
  *     contexts relieved    one ends while another thread, for want of memory, gives back what it
  *                          has freed
  *     contexts unspilled   the same, while another thread moves its memory to the device
+ *     contexts beside      while the driver ends one, another thread needs what was freed there
  *     contexts peers       of two devices, which reach each other's memory */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -190,10 +191,10 @@ static void end_context(void)
         (void)usleep(1000);
 }
 
-static void relieved(CUcontext home)
+/* The context that is to end: what was freed there may be kept. */
+static void make_ending(CUcontext home)
 {
-    CUdeviceptr p[8], rest;
-    unsigned n_wrong = 0, n_refused = 0;
+    CUdeviceptr p[3];
 
     ends.home = home;
     OK(cuCtxCreate(&ends.ending, NULL, 0, device));
@@ -204,6 +205,14 @@ static void relieved(CUcontext home)
             OK(cuMemFree(p[i]));
     }
     OK(cuCtxSetCurrent(home));
+}
+
+static void relieved(CUcontext home)
+{
+    CUdeviceptr p[8], rest;
+    unsigned n_wrong = 0, n_refused = 0;
+
+    make_ending(home);
     sim_inside("cuEventQuery", false, end_context);
     SAY_CODE("most of the memory", cuMemAlloc(&rest, free_memory() - 16 * MIB));
     end_context();
@@ -219,6 +228,51 @@ static void relieved(CUcontext home)
     for (uint32_t i = 0; i < 8; i++)
         n_refused += cuMemFree(p[i]) != CUDA_SUCCESS;
     say("wrong words: %u, frees refused: %u", n_wrong, n_refused);
+    SAY_CODE("free most", cuMemFree(rest));
+}
+
+static atomic_bool is_inside, is_needed;
+
+/* In the driver's call that ends the context. */
+static void wait_until_needed(void)
+{
+    atomic_store(&is_inside, true);
+    while (!atomic_load(&is_needed))
+        (void)usleep(1000);
+    (void)usleep(30000); /* by now the other thread has asked for it */
+}
+
+/* What was free before. */
+static size_t begin_ending(CUcontext home)
+{
+    size_t before;
+
+    make_ending(home);
+    before = free_memory();
+    atomic_store(&is_inside, false);
+    atomic_store(&is_needed, false);
+    OK(pthread_create(&ends.thread, NULL, end_elsewhere, NULL));
+    while (!atomic_load(&is_inside))
+        (void)usleep(1000);
+    atomic_store(&is_needed, true);
+    return before;
+}
+
+/* Natively it is free since it was freed: neither answer depends on the context. */
+static void beside(CUcontext home)
+{
+    CUdeviceptr rest;
+    size_t before;
+
+    sim_inside("cuCtxDestroy_v2", false, wait_until_needed);
+    before = begin_ending(home);
+    say("as much is free: %d", free_memory() + 4 * MIB >= before);
+    OK(pthread_join(ends.thread, NULL));
+    before = begin_ending(home);
+    SAY_CODE("most of the memory", cuMemAlloc(&rest, before - 16 * MIB));
+    OK(pthread_join(ends.thread, NULL));
+    sim_inside(NULL, false, NULL);
+    say("destroy: %d", (int)ends.result);
     SAY_CODE("free most", cuMemFree(rest));
 }
 
@@ -275,6 +329,7 @@ int main(int argc, char **argv)
     OK(cuDeviceGet(&device, 0));
     if (argc > 1) {
         (strcmp(argv[1], "peers") == 0       ? peers
+         : strcmp(argv[1], "beside") == 0    ? beside
          : strcmp(argv[1], "unspilled") == 0 ? unspilled
                                              : relieved)(primary);
         return 0;

@@ -47,7 +47,8 @@ class Semantics(Case):
 
     def test_contexts(self):
         self.same(program('preload_contexts'), EXACT + [{'ALLOGRAFT_POLICY': 'managed', 'ALLOGRAFT_MANAGED_BACKEND': 'plain'}])
-        self.same([program('preload_contexts'), 'relieved'], seeds=SEEDS[1:2])
+        self.same([program('preload_contexts'), 'relieved'], seeds=SEEDS)
+        self.same([program('preload_contexts'), 'beside'], EXACT + [{'ALLOGRAFT_LIMIT': '1GiB'}, {'ALLOGRAFT_CACHE': 'max'}])
         self.same([program('preload_contexts'), 'unspilled'], variants=[
             {'ALLOGRAFT_LIMIT': '16MiB', 'ALLOGRAFT_OOM': 'spill', 'ALLOGRAFT_UNSPILL': '1'}])
         # It can be refused for each of the contexts that end with work under way.
