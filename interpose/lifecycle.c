@@ -156,7 +156,7 @@ static void devices_begin_child(void)
     for (unsigned i = 0; ag_device_met(i); i++) {
         struct ag_device *device = ag_device_met(i);
 
-        atomic_store(&device->n_ending, 0);
+        atomic_store(&device->n_returning, 0);
         ag_pool_begin_child(device);
         ag_churn_begin_child(&device->churn);
         atomic_store(&device->small_native, 0);

@@ -622,7 +622,7 @@ static bool is_over_limit(struct ag_device *device, struct ag_mem_desc desc, siz
 {
     if (!ag_mem_desc_is_on_device(desc) || bytes <= ag_budget_left(device))
         return false;
-    return !ag_pressure_wait_for_contexts(device) || bytes > ag_budget_left(device);
+    return !ag_pressure_wait_for_others(device) || bytes > ag_budget_left(device);
 }
 
 /* The ladder. */

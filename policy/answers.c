@@ -217,7 +217,7 @@ CUresult ag_answer_mem_info(size_t *ret_free, size_t *ret_total)
 
     ag_pressure_wait_for_frees();
     if (context)
-        (void)ag_pressure_wait_for_contexts(context->device);
+        (void)ag_pressure_wait_for_others(context->device);
     result = ag_cu.cuMemGetInfo_v2(ret_free, ret_total);
     if (result != CUDA_SUCCESS || !ret_free || !context)
         return result;

@@ -173,12 +173,12 @@ void ag_pressure_wait_for_frees(void)
         wait_for_frees(AG_STAT_WAITED_QUERY);
 }
 
-/* The context's work was waited for before, so what is left takes the driver some milliseconds. */
-bool ag_pressure_wait_for_contexts(const struct ag_device *device)
+/* A context's work was waited for before, so what is left takes the driver some milliseconds. */
+bool ag_pressure_wait_for_others(const struct ag_device *device)
 {
-    if (!atomic_load_explicit(&device->n_ending, memory_order_seq_cst))
+    if (!atomic_load_explicit(&device->n_returning, memory_order_seq_cst))
         return false;
-    if (ag_context_wait_ended(device, timeout()))
+    if (ag_device_wait_returned(device, timeout()))
         return true;
     atomic_store_explicit(&timed_out, true, memory_order_relaxed);
     ag_trace_step(AG_STAT_LADDER_IN_VAIN, device->ordinal, 0);
@@ -220,6 +220,14 @@ static void give_up_cached(struct ag_context *context, void *data)
         room->bytes -= before - after < room->bytes ? before - after : room->bytes;
 }
 
+/* Meanwhile an allocation of another thread that finds nothing kept waits for what this one has. */
+static void give_up_each(void (*give_up)(struct ag_context *context, void *room), struct room *room)
+{
+    atomic_fetch_add_explicit(&room->device->n_returning, 1, memory_order_seq_cst);
+    ag_context_each(give_up, room);
+    atomic_fetch_sub_explicit(&room->device->n_returning, 1, memory_order_seq_cst);
+}
+
 bool ag_pressure_make_room(struct ag_device *device, size_t bytes)
 {
     uint64_t taken = atomic_load_explicit(&device->taken, memory_order_relaxed);
@@ -231,7 +239,7 @@ bool ag_pressure_make_room(struct ag_device *device, size_t bytes)
         taken = atomic_load_explicit(&device->taken, memory_order_relaxed);
     if (taken < device->limit)
         room.bytes -= device->limit - taken < room.bytes ? device->limit - taken : room.bytes;
-    ag_context_each(give_up_cached, &room);
+    give_up_each(give_up_cached, &room);
     return true;
 }
 
@@ -284,7 +292,7 @@ static void make_free(struct ag_device *device, uint64_t bytes)
     if (!is.known || is.bytes >= bytes)
         return;
     room.bytes = bytes - is.bytes;
-    ag_context_each(give_up_cached, &room);
+    give_up_each(give_up_cached, &room);
     give_up_pooled(device);
 }
 
@@ -335,7 +343,7 @@ void ag_pressure_look_beside(struct ag_device *device)
     set_tight(device, is.bytes < device->total_bytes / ROOM_SHARE);
     if (!ag_pressure_is_tight(device))
         return;
-    ag_context_each(give_up_excess, &room);
+    give_up_each(give_up_excess, &room);
     give_up_pooled(device);
 }
 
@@ -351,9 +359,9 @@ static void relieve(struct ag_device *device, bool all)
         if (all && others_give_back)
             others_give_back();
     }
-    ag_context_each(give_up_cached, &room);
+    give_up_each(give_up_cached, &room);
     wait_for_frees(AG_STAT_WAITED_PRESSURE);
-    (void)ag_pressure_wait_for_contexts(device);
+    (void)ag_pressure_wait_for_others(device);
     ag_pool_trim(device);
     ag_app_pools_trim(device);
     if (device->limit == UINT64_MAX && !device->is_integrated)

@@ -72,11 +72,10 @@ bool ag_pressure_bound_pending(const struct ag_device *device);
 /* Waits until every free so far has taken effect in its pool. */
 void ag_pressure_wait_for_frees(void);
 
-/* What the program has freed in a context is free at once, natively. But what we have kept of it
- * becomes so only with the context, once another thread is ending that: nobody gives it back then.
- * Waits until that is done, within the timeout. True if there was such a context of the device, and
- * is none any more. */
-bool ag_pressure_wait_for_contexts(const struct ag_device *device);
+/* What the program has freed is free at once, natively. But what we have kept of it is in no cache,
+ * and not free yet, while another thread gives it back, or ends the context that it is kept in.
+ * Waits until that is done, within the timeout. True if anybody was at it, and nobody is any more. */
+bool ag_pressure_wait_for_others(const struct ag_device *device);
 
 /* Gives up cached blocks until the budget of `device` has `bytes` left, if that is enough. True
  * when it is worth another try. */

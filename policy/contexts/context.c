@@ -402,7 +402,7 @@ void ag_context_ending(struct ag_context *context)
     struct ag_wait wait = {0};
 
     /* Who does not visit it any more sees that it is ending. */
-    atomic_fetch_add_explicit(&context->device->n_ending, 1, memory_order_seq_cst);
+    atomic_fetch_add_explicit(&context->device->n_returning, 1, memory_order_seq_cst);
     atomic_store_explicit(&context->leaving, true, memory_order_seq_cst);
     /* What they wait for is done: the context's work was waited for before. */
     while (atomic_load_explicit(&context->visitors, memory_order_seq_cst) &&
@@ -412,15 +412,15 @@ void ag_context_ending(struct ag_context *context)
 
 void ag_context_ended(struct ag_context *context)
 {
-    atomic_fetch_sub_explicit(&context->device->n_ending, 1, memory_order_seq_cst);
+    atomic_fetch_sub_explicit(&context->device->n_returning, 1, memory_order_seq_cst);
 }
 
-bool ag_context_wait_ended(const struct ag_device *device, uint64_t timeout_ns)
+bool ag_device_wait_returned(const struct ag_device *device, uint64_t timeout_ns)
 {
     uint64_t until = ag_clock_after(timeout_ns);
     struct ag_wait wait = {0};
 
-    while (atomic_load_explicit(&device->n_ending, memory_order_seq_cst)) {
+    while (atomic_load_explicit(&device->n_returning, memory_order_seq_cst)) {
         if (!ag_wait_pause_until(&wait, until))
             return false;
     }

@@ -23,8 +23,10 @@ struct ag_device {
     char name[128];
     uint64_t total_bytes;
     bool has_pools, has_managed, has_fences;
-    bool is_integrated;        /* its memory is the host's */
-    _Atomic unsigned n_ending; /* contexts of it that the driver is about to end */
+    bool is_integrated; /* its memory is the host's */
+    /* Contexts that the driver is about to end, and threads that give back what was kept: they have
+     * memory that is in no cache, and not free yet. */
+    _Atomic unsigned n_returning;
     CUcontext primary; /* handle of the primary context, once retained; under the table's lock */
     struct ag_churn churn; /* does the program free and allocate in turns: is a pool worth it? */
     /* Our pool, created on first use: see backend_pool.c. */
@@ -112,8 +114,8 @@ void ag_context_primary_kept(int device);
 void ag_context_ending(struct ag_context *context);
 /* The driver's call is over: what the context had is free. Once for each ag_context_ending(). */
 void ag_context_ended(struct ag_context *context);
-/* Waits until no context of the device is between the two: false after the timeout. */
-bool ag_context_wait_ended(const struct ag_device *device, uint64_t timeout_ns);
+/* Waits until n_returning of the device is 0: false after the timeout. */
+bool ag_device_wait_returned(const struct ag_device *device, uint64_t timeout_ns);
 /* The context is gone: nobody finds it any more. */
 void ag_context_forget(struct ag_context *context);
 /* No stream or block of it is left either: another context may have its memory, once. */
