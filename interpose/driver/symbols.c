@@ -23,9 +23,9 @@
 
 static const struct ag_hook_info hooks[] = {
 #define AG_HOOK(base, symbol, since, flavour, need, flush) \
-    {#base, #symbol, (void *)symbol, AG_FLAVOUR_##flavour, AG_WHEN_ALWAYS},
+    {#base, #symbol, AG_FLAVOUR_##flavour, AG_WHEN_ALWAYS},
 #define AG_HOOK_IF(base, symbol, since, flavour, need, flush, when) \
-    {#base, #symbol, (void *)symbol, AG_FLAVOUR_##flavour, AG_WHEN_##when},
+    {#base, #symbol, AG_FLAVOUR_##flavour, AG_WHEN_##when},
 #include "interpose/driver/hooks.def"
 };
 

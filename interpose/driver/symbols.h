@@ -39,7 +39,6 @@ enum ag_when {
 
 struct ag_hook_info {
     const char *base, *symbol;
-    void *entry; /* our function of that name */
     enum ag_flavour flavour;
     enum ag_when when;
 };

@@ -37,6 +37,12 @@
 void *ag_resolve_dlsym_cuda(void *handle, const char *name);
 bool ag_resolve_dlsym_is_missing(const void *handle, const char *name, const void *caller);
 
+/* Our function of each hook. */
+static void *const entries[] = {
+#define AG_HOOK(base, symbol, since, flavour, need, flush) (void *)symbol,
+#include "interpose/driver/hooks.def"
+};
+
 /* The hooks that dlsym has answered with. Their look-ups go on to, whatever the settings turn out
  * to say: else one function had two addresses. */
 static _Atomic bool given[AG_N_HOOKS];
@@ -77,7 +83,7 @@ static void *give(enum ag_hook hook)
 {
     atomic_store_explicit(&given[hook], true, memory_order_relaxed);
     ag_stats_add(AG_STAT_SUBSTITUTED, 1);
-    return ag_hook_info(hook)->entry;
+    return entries[hook];
 }
 
 /* Is what is not hooked stood in for? */
@@ -103,7 +109,7 @@ static void *by_trampoline(const char *name, void *real)
 /* Is it the symbol that we export by that name? */
 static bool is_ours(enum ag_hook hook, const void *found)
 {
-    return hook == AG_N_HOOKS ? ag_trampoline_is_at(found) : found == ag_hook_info(hook)->entry;
+    return hook == AG_N_HOOKS ? ag_trampoline_is_at(found) : found == entries[hook];
 }
 
 /* Would nothing be found natively, where what we export is found? If so, dlerror says it. Who sees
