@@ -83,12 +83,6 @@
 
 #define FORK_TIMEOUT_S 1
 
-_Thread_local int ag_entry_depth;
-_Thread_local int ag_entry_errno;
-_Atomic int ag_entry_state = AG_ENTRY_NEW;
-_Atomic int ag_entry_launches = AG_LAUNCHES_NEW;
-_Atomic int ag_entry_replay = AG_REPLAY_NEW;
-
 static struct {
     pthread_mutex_t mutex; /* guards what start() does, once */
     int cancel_state;      /* what the thread that has it is to get back */
@@ -263,6 +257,7 @@ static void configure(void)
     ag_pressure_configure(options.cache, options.pending);
     /* Guards have blocks of their own. */
     ag_slab_configure(options.guard == AG_GUARD_OFF ? options.slab : 0);
+    ag_entry_configure(&options);
 }
 
 /* Why nothing can be redirected, or NULL. */
@@ -334,12 +329,6 @@ static int replay_under(enum ag_entry_state state)
     return (replays_under(state) ? AG_REPLAY_ON : AG_REPLAY_PASSED) | timed;
 }
 
-/* May any memory be other than the driver's own, as the settings have it? */
-static bool redirects(void)
-{
-    return options.policy != AG_POLICY_NATIVE || options.rules.n || options.guard != AG_GUARD_OFF;
-}
-
 /* Frees may leave their fence to the next work where nothing else watches work, and the driver can
  * place barriers of a context. */
 static bool watches_streams_under(enum ag_entry_state state)
@@ -348,78 +337,6 @@ static bool watches_streams_under(enum ag_entry_state state)
            options.guard == AG_GUARD_OFF && !ag_replay_on() &&
            (options.policy != AG_POLICY_NATIVE || options.rules.n) &&
            !ag_options_watch_launches(&options) && ag_cu.cuCtxRecordEvent && ag_cu.cuCtxWaitEvent;
-}
-
-bool ag_entry_may_substitute(void)
-{
-    int state = atomic_load_explicit(&ag_entry_state, memory_order_acquire);
-
-    return state == AG_ENTRY_NEW ? !ag_options_are_disabled(environ) : state == AG_ENTRY_ACTIVE;
-}
-
-bool ag_entry_watches_streams(void)
-{
-    int state = atomic_load_explicit(&ag_entry_state, memory_order_acquire);
-
-    return state == AG_ENTRY_NEW ? ag_options_may_watch_streams(environ) : ag_watch_is_on();
-}
-
-bool ag_entry_orders_frees(void)
-{
-    int state = atomic_load_explicit(&ag_entry_state, memory_order_acquire);
-
-    if (state == AG_ENTRY_NEW)
-        return ag_options_may_order_frees(environ);
-    return state == AG_ENTRY_ACTIVE && options.free_mode != AG_FREE_SYNC &&
-           options.guard == AG_GUARD_OFF;
-}
-
-bool ag_entry_watches_launches(void)
-{
-    int launches = atomic_load_explicit(&ag_entry_launches, memory_order_acquire);
-
-    if (launches == AG_LAUNCHES_NEW)
-        return ag_options_may_watch_launches(environ);
-    return launches == AG_LAUNCHES_WATCHED;
-}
-
-bool ag_entry_looks_for_errors(void)
-{
-    int state = atomic_load_explicit(&ag_entry_state, memory_order_acquire);
-
-    if (state == AG_ENTRY_NEW)
-        return ag_options_may_look_for_errors(environ);
-    return state == AG_ENTRY_ACTIVE && options.on_error != AG_ON_ERROR_NOTE;
-}
-
-bool ag_entry_sees_launches(void)
-{
-    return ag_entry_keeps_memory() || ag_entry_watches_launches() || ag_entry_watches_streams() ||
-           ag_entry_replays() || ag_entry_looks_for_errors();
-}
-
-bool ag_entry_keeps_memory(void)
-{
-    int state = atomic_load_explicit(&ag_entry_state, memory_order_acquire);
-
-    if (state == AG_ENTRY_NEW)
-        return ag_options_may_keep(environ);
-    return state == AG_ENTRY_ACTIVE && redirects();
-}
-
-bool ag_entry_replays(void)
-{
-    int replay = atomic_load_explicit(&ag_entry_replay, memory_order_acquire);
-
-    return replay == AG_REPLAY_NEW ? ag_options_may_replay(environ) : ag_entry_replays_now();
-}
-
-bool ag_entry_times_waits(void)
-{
-    int replay = atomic_load_explicit(&ag_entry_replay, memory_order_acquire);
-
-    return replay == AG_REPLAY_NEW ? ag_options_may_time_waits(environ)
-                                   : (replay & AG_REPLAY_TIMED) != 0;
 }
 
 enum ag_entry_state ag_entry_start(void)

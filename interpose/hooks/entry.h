@@ -51,12 +51,16 @@ enum ag_entry_replay {
     AG_REPLAY_TIMED = 4,  /* calls that can wait are timed, or asked for errors (entry_waits.h) */
 };
 
-/* This thread is inside one of our hooks: what it calls now are our own calls. */
+/* Of entry_state.c. While the depth is not 0, this thread is inside one of our hooks: what it calls
+ * now are our own calls. */
 extern _Thread_local int ag_entry_depth;
 extern _Thread_local int ag_entry_errno;
 extern _Atomic int ag_entry_state;
 extern _Atomic int ag_entry_launches;
 extern _Atomic int ag_entry_replay;
+
+/* What the settings are, which stay where they are, before the state says that they are read. */
+void ag_entry_configure(const struct ag_options *options);
 
 /* Reads the settings and finds the driver, once; returns the state from then on (lifecycle.c). */
 enum ag_entry_state ag_entry_start(void);
