@@ -1,4 +1,4 @@
-/* interpose/resolve/trampoline.c and its thunks: what a program puts into registers and on the
+/* interpose/resolve/trampoline*.c and the thunks: what a program puts into registers and on the
  * stack arrives, whatever happens in between, and every function of the driver gets the trampoline
  * that is meant. */
 #include "interpose/resolve/trampoline.h"
@@ -30,7 +30,7 @@
 #define WORK_NAME  "cuMemcpyAtoH_v2"
 #define GONE_NAME  "cuStreamWriteValue64" /* not in this driver */
 
-/* --- what trampoline.c calls --- */
+/* --- what trampoline*.c call --- */
 
 _Thread_local int ag_entry_depth;
 _Thread_local int ag_entry_errno;
