@@ -18,7 +18,6 @@
 
 #include <errno.h>
 #include <limits.h>
-#include <link.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -50,6 +49,7 @@
 #include "interpose/report/unused.h"
 #include "interpose/report/waits/waits.h"
 #include "interpose/resolve/bypass.h"
+#include "interpose/resolve/preloaded.h"
 #include "interpose/resolve/trampoline.h"
 #include "interpose/resolve/unseen.h"
 #include "interpose/settings/caller.h"
@@ -267,7 +267,7 @@ static const char *find_trouble(bool settings_bad)
 
     if (ag_driver_find())
         return "no libcuda was found in the process";
-    if (!ag_lifecycle_is_preloaded())
+    if (!ag_is_preloaded())
         return "the library was opened, not preloaded";
     ag_symbols_index();
     if (settings_bad)
@@ -388,42 +388,6 @@ void ag_lifecycle_know_marks(void)
         ag_marks_configure(&options);
     }
     release_beginning();
-}
-
-struct order {
-    bool found_us, found_libc, preloaded;
-};
-
-/* Files come in the order in which look-ups see them. */
-static int look_for_us(struct dl_phdr_info *info, size_t size, void *data)
-{
-    struct order *order = data;
-    const char *slash = info->dlpi_name ? strrchr(info->dlpi_name, '/') : NULL;
-
-    (void)size;
-    for (int i = 0; i < info->dlpi_phnum; i++) {
-        uintptr_t begins = info->dlpi_addr + info->dlpi_phdr[i].p_vaddr;
-
-        if (info->dlpi_phdr[i].p_type == PT_LOAD && (uintptr_t)&own_pid >= begins &&
-            (uintptr_t)&own_pid < begins + info->dlpi_phdr[i].p_memsz)
-            order->found_us = true;
-    }
-    order->found_libc = slash && !strncmp(slash, "/libc.so.", strlen("/libc.so."));
-    order->preloaded = order->found_us;
-    return order->found_us || order->found_libc;
-}
-
-bool ag_lifecycle_is_preloaded(void)
-{
-    enum { UNKNOWN, OPENED, PRELOADED };
-    static _Atomic int answer = UNKNOWN;
-    struct order order = {0};
-
-    if (atomic_load_explicit(&answer, memory_order_relaxed) == UNKNOWN) {
-        (void)ag_loaded_each(look_for_us, &order);
-        atomic_store_explicit(&answer, order.preloaded ? PRELOADED : OPENED, memory_order_relaxed);
-    }
-    return atomic_load_explicit(&answer, memory_order_relaxed) == PRELOADED;
 }
 
 /* --- the end --- */
@@ -603,7 +567,7 @@ void ag_lifecycle_leave(const char *ended_by)
         if (leaving.is_due || has_something_to_tell())
             ag_own_stack_run(leave, &leaving);
     } else if (atomic_load(&ag_entry_state) == AG_ENTRY_NEW && !strcmp(ended_by, "_exit") &&
-               ag_unused_is_marked() && ag_lifecycle_is_preloaded()) {
+               ag_unused_is_marked() && ag_is_preloaded()) {
         ag_own_stack_run(end_unused, NULL);
     }
     errno = saved_errno;
@@ -634,7 +598,7 @@ void ag_lifecycle_stay(void)
 __attribute__((constructor)) static void begin(void)
 {
     ag_log_bind();
-    (void)ag_lifecycle_is_preloaded(); /* later a child may not ask the loader */
+    (void)ag_is_preloaded(); /* later a child may not ask the loader */
     ag_exit_hooks_begin();
     (void)pthread_atfork(before_fork, after_fork, after_fork_in_child);
     ag_unused_begin();
@@ -652,7 +616,7 @@ static void report_at_exit(void *unused)
 
 __attribute__((destructor)) static void finish(void)
 {
-    if (!ag_lifecycle_is_preloaded())
+    if (!ag_is_preloaded())
         return;
     if (atomic_load(&ag_entry_state) != AG_ENTRY_NEW) {
         if (is_this_process() && has_something_to_tell())

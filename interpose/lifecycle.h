@@ -10,9 +10,6 @@ void ag_lifecycle_context_exists(void);
 /* Makes the marks of streams and iterations known before any hook is called. Reads the settings and
  * starts nothing. */
 void ag_lifecycle_know_marks(void);
-/* Are we in front of the C library, and so of everybody's calls, since we are preloaded or linked?
- * If not, a program or library has opened us, and nothing happens but what it calls. */
-bool ag_lifecycle_is_preloaded(void);
 /* As the library is loaded: makes NVTX load us where the settings of the environment need it
  * (entry_nvtx.c). */
 void ag_nvtx_offer(void);

@@ -16,11 +16,11 @@
 #include "interpose/base/clock.h"
 #include "interpose/driver/real_dlsym.h"
 #include "interpose/hooks/entry.h"
-#include "interpose/lifecycle.h"
 #include "interpose/report/live.h"
 #include "interpose/report/report.h"
 #include "interpose/report/stats.h"
 #include "interpose/report/trace/trace.h"
+#include "interpose/resolve/preloaded.h"
 #include "policy/contexts/context.h"
 
 AG_ENTRY const struct allograft_api *allograft_get_api(uint32_t version);
@@ -106,7 +106,7 @@ static _Atomic bool is_found;
 /* As the program would look `name` up: through us where we are in front of it. */
 static void *look_up(void *handle, const char *name)
 {
-    return ag_lifecycle_is_preloaded() ? dlsym(handle, name) : ag_real_dlsym(handle, name);
+    return ag_is_preloaded() ? dlsym(handle, name) : ag_real_dlsym(handle, name);
 }
 
 /* The first name that is needed and missing, or NULL. */

@@ -29,6 +29,7 @@
 #include "interpose/hooks/entry.h"
 #include "interpose/hooks/nvtx_abi.h"
 #include "interpose/lifecycle.h"
+#include "interpose/resolve/preloaded.h"
 #include "interpose/settings/options.h"
 
 #define VARIABLE "NVTX_INJECTION64_PATH"
@@ -275,7 +276,7 @@ int InitializeInjectionNvtx2(ag_nvtx_get_export *get_export)
         get_export ? get_export(AG_NVTX_EXPORT_CALLBACKS) : NULL;
 
     /* NVTX may be told to open us in a process where we are not preloaded, a child perhaps. */
-    if (!ag_lifecycle_is_preloaded())
+    if (!ag_is_preloaded())
         return 0;
     ag_lifecycle_know_marks();
     if (!callbacks || callbacks->struct_size < sizeof(*callbacks) || !callbacks->get_table ||
@@ -329,7 +330,7 @@ void ag_nvtx_offer(void)
     int saved_errno = errno;
     char path[PATH_MAX];
 
-    if (ag_options_may_ask_for_nvtx(environ) && ag_lifecycle_is_preloaded() && !getenv(VARIABLE) &&
+    if (ag_options_may_ask_for_nvtx(environ) && ag_is_preloaded() && !getenv(VARIABLE) &&
         own_path(path))
         (void)setenv(VARIABLE, path, 0);
     errno = saved_errno;
