@@ -2,7 +2,7 @@
  *
  * Before the first hooked call almost nothing happens: fork handlers are registered, the mark of
  * `allograft run` is read (unused.c), one fstat(2) finds out what standard error is, and NVTX is
- * told of us where the settings ask for it (entry_nvtx.c). The first hooked call, in whichever
+ * told of us where the settings ask for it (nvtx_offer.c). The first hooked call, in whichever
  * thread, reads the settings and finds the driver, once. That thread cannot be cancelled meanwhile,
  * and a fork waits for it. At the end:
  * - an atexit handler completes the wait that ordered frees left pending. It is registered after
@@ -39,6 +39,7 @@
 #include "interpose/exit/ending.h"
 #include "interpose/exit/own_stack.h"
 #include "interpose/hooks/entry.h"
+#include "interpose/hooks/nvtx/nvtx_offer.h"
 #include "interpose/report/audit/audit_memory.h"
 #include "interpose/report/counters_file.h"
 #include "interpose/report/errors/errors_file.h"

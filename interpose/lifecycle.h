@@ -2,7 +2,7 @@
 #ifndef AG_LIFECYCLE_H
 #define AG_LIFECYCLE_H
 
-#include "interpose/settings/options.h"
+#include <stdbool.h>
 
 /* A context exists now: registers the exit handlers, which so run before the driver's own. */
 void ag_lifecycle_context_exists(void);
@@ -10,11 +10,6 @@ void ag_lifecycle_context_exists(void);
 /* Makes the marks of streams and iterations known before any hook is called. Reads the settings and
  * starts nothing. */
 void ag_lifecycle_know_marks(void);
-/* As the library is loaded: makes NVTX load us where the settings of the environment need it
- * (entry_nvtx.c). */
-void ag_nvtx_offer(void);
-/* Warns where the settings need NVTX but NVTX will not load us (entry_nvtx.c). */
-void ag_nvtx_tell(const struct ag_options *options);
 
 /* As the library is loaded: finds what the hooks of exec end in (exit_hooks.c). */
 void ag_exit_hooks_begin(void);

@@ -14,7 +14,7 @@
 #include "tests/common/say.h"
 
 #ifdef NVTX_HEADERS
-#include "interpose/hooks/nvtx_abi.h"
+#include "interpose/hooks/nvtx/nvtx_abi.h"
 
 /* What our library believes of NVTX is what the headers say. */
 #define SAME(a, b) _Static_assert((a) == (b), #a " is not " #b)

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <wchar.h>
 
-#include "interpose/hooks/nvtx_abi.h"
+#include "interpose/hooks/nvtx/nvtx_abi.h"
 
 typedef struct ag_nvtx_event nvtxEventAttributes_t;
 typedef struct ag_nvtx_resource nvtxResourceAttributes_t;

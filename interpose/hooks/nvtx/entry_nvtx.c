@@ -5,34 +5,20 @@
  * NVTX call, each opens the library that NVTX_INJECTION64_PATH names, whose
  * InitializeInjectionNvtx2 fills in the pointers that it wants; the others stay without effect.
  * There is no other way in: the weak symbol that NVTX tries last is hidden. So the variable has to
- * be set: `allograft run` sets it, and where the library is preloaded without that command, its one
- * constructor (lifecycle.c) does, if and only if the settings of the environment ask for NVTX. The
- * constructor does nothing else then, and the injection only reads the settings.
+ * be set (nvtx_offer.c). The injection only reads the settings.
  *
  * NVTX calls return what they return without any injection. Domains and registered strings are
  * pointers that we chose when they were made, and that come back to us. All we need to know of
  * either is whether it matches the settings, so there are two of each. */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
-#include <dlfcn.h>
-#include <errno.h>
-#include <limits.h>
-#include <stdlib.h>
-#include <string.h>
-#include <strings.h>
-#include <sys/stat.h>
-#include <unistd.h>
+#include <stddef.h>
+#include <stdint.h>
 
 #include "graph/learn/marks.h"
 #include "interpose/driver/abi.h"
 #include "interpose/hooks/entry.h"
-#include "interpose/hooks/nvtx_abi.h"
+#include "interpose/hooks/nvtx/nvtx_abi.h"
 #include "interpose/lifecycle.h"
 #include "interpose/resolve/preloaded.h"
-#include "interpose/settings/options.h"
-
-#define VARIABLE "NVTX_INJECTION64_PATH"
 
 #define MOST_BYTES 256u /* of a name in wide characters, with its NUL; the rest does not count */
 
@@ -284,54 +270,4 @@ int InitializeInjectionNvtx2(ag_nvtx_get_export *get_export)
         return 0;
     attach(callbacks);
     return 1;
-}
-
-/* ---- the variable -------------------------------------------------------------------------- */
-
-/* Where this library lies, as an absolute path; false when nobody knows. */
-static bool own_path(char *path)
-{
-    Dl_info info;
-
-    return dladdr((void *)InitializeInjectionNvtx2, &info) && info.dli_fname &&
-           realpath(info.dli_fname, path);
-}
-
-static bool names_us(const char *path)
-{
-    struct stat theirs, own;
-    char here[PATH_MAX];
-
-    return own_path(here) && !stat(here, &own) && !stat(path, &theirs) &&
-           own.st_ino == theirs.st_ino && own.st_dev == theirs.st_dev;
-}
-
-void ag_nvtx_tell(const struct ag_options *options)
-{
-    const char *value = getenv(VARIABLE);
-    char here[PATH_MAX];
-
-    if (!ag_options_ask_for_nvtx(options) || (value && names_us(value)))
-        return;
-    if (value)
-        ag_log_warn(VARIABLE
-                    "=%s: another library is told of NVTX's ranges and names, so "
-                    "ALLOGRAFT_GRAPH_ITERATION=nvtx:... and ALLOGRAFT_GRAPH=name:... see none",
-                    value);
-    else
-        ag_log_warn("NVTX's ranges and names are asked for, but not seen: set " VARIABLE "=%s",
-                    own_path(here) ? here : "liballograft.so");
-}
-
-/* Runs wherever we are preloaded, so it must be nothing where NVTX is not asked for: it looks at
- * three variables. It runs before the program has threads, and so may set one. */
-void ag_nvtx_offer(void)
-{
-    int saved_errno = errno;
-    char path[PATH_MAX];
-
-    if (ag_options_may_ask_for_nvtx(environ) && ag_is_preloaded() && !getenv(VARIABLE) &&
-        own_path(path))
-        (void)setenv(VARIABLE, path, 0);
-    errno = saved_errno;
 }
