@@ -4,13 +4,7 @@
  * `allograft run` is read (unused.c), one fstat(2) finds out what standard error is, and NVTX is
  * told of us where the settings ask for it (nvtx_offer.c). The first hooked call, in whichever
  * thread, reads the settings and finds the driver, once. That thread cannot be cancelled meanwhile,
- * and a fork waits for it. At the end:
- * - an atexit handler completes the wait that ordered frees left pending. It is registered after
- *   the first context exists, and so runs before the driver's own;
- * - the ELF destructor writes the report; the driver may be gone by then, so it makes no call.
- *
- * The thread that ends the process may be in a crash handler with little stack, so all of that runs
- * on a stack of our own. */
+ * and a fork waits for it. exit/leaving.c has what the end means. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -36,8 +30,8 @@
 #include "graph/replayer.h"
 #include "interpose/api/api.h"
 #include "interpose/driver/driver.h"
-#include "interpose/exit/ending.h"
-#include "interpose/exit/own_stack.h"
+#include "interpose/exit/exit_hooks.h"
+#include "interpose/exit/leaving.h"
 #include "interpose/hooks/entry.h"
 #include "interpose/hooks/nvtx/nvtx_offer.h"
 #include "interpose/report/audit/audit_memory.h"
@@ -49,7 +43,6 @@
 #include "interpose/report/trace/trace_writer.h"
 #include "interpose/report/unused.h"
 #include "interpose/report/waits/waits.h"
-#include "interpose/resolve/bypass.h"
 #include "interpose/resolve/preloaded.h"
 #include "interpose/resolve/trampoline.h"
 #include "interpose/resolve/unseen.h"
@@ -93,14 +86,7 @@ static _Thread_local bool fork_has_beginning; /* so that nobody begins while it 
 
 static struct ag_options options;
 static bool is_forked;
-static pid_t own_pid; /* a child by vfork shares our memory, and is not us */
-static _Atomic bool reported;
 static atomic_flag recorded = ATOMIC_FLAG_INIT; /* the counters have had their chance of a file */
-
-static void tell(enum ag_log_level level, const char *line)
-{
-    ag_log(level, level == AG_LOG_ERROR ? "%s; nothing is redirected" : "%s", line);
-}
 
 /* The thread that has it cannot be cancelled: nobody else could ever begin. */
 static void take_beginning(void)
@@ -169,16 +155,17 @@ static void devices_begin_child(void)
  * report, since it replaces the counters that the others write to. A module that has something to
  * reset has a row here, or is called by one that has (tests/contract/children.py). */
 static void (*const children[])(void) = {
-    ag_loaded_begin_child,     ag_slots_begin_child,      ag_report_begin_child,
-    ag_map_begin_child,        ag_holders_begin_child,    ag_trace_begin_child,
-    ag_context_begin_child,    ag_green_begin_child,      ag_ledger_begin_child,
-    ag_private_begin_child,    ag_api_begin_child,        ag_free_begin_child,
-    ag_helper_begin_child,     ag_app_pools_begin_child,  ag_spill_begin_child,
-    ag_inject_begin_child,     ag_guard_begin_child,      ag_paged_begin_child,
-    ag_residency_begin_child,  ag_params_begin_child,     ag_func_attrs_begin_child,
-    ag_replay_begin_child,     ag_ipc_export_begin_child, ag_ipc_import_begin_child,
-    ag_app_graphs_begin_child, ag_budget_begin_child,     ag_slab_begin_child,
-    ag_caller_begin_child,     ag_unseen_begin_child,     devices_begin_child,
+    ag_leaving_begin_child,    ag_loaded_begin_child,     ag_slots_begin_child,
+    ag_report_begin_child,     ag_map_begin_child,        ag_holders_begin_child,
+    ag_trace_begin_child,      ag_context_begin_child,    ag_green_begin_child,
+    ag_ledger_begin_child,     ag_private_begin_child,    ag_api_begin_child,
+    ag_free_begin_child,       ag_helper_begin_child,     ag_app_pools_begin_child,
+    ag_spill_begin_child,      ag_inject_begin_child,     ag_guard_begin_child,
+    ag_paged_begin_child,      ag_residency_begin_child,  ag_params_begin_child,
+    ag_func_attrs_begin_child, ag_replay_begin_child,     ag_ipc_export_begin_child,
+    ag_ipc_import_begin_child, ag_app_graphs_begin_child, ag_budget_begin_child,
+    ag_slab_begin_child,       ag_caller_begin_child,     ag_unseen_begin_child,
+    devices_begin_child,
 };
 
 /* The driver does not work in a forked child if the parent had it in use, and all metadata is the
@@ -188,9 +175,7 @@ static void begin_child(void)
 {
     bool had_contexts = ag_context_count() > 0;
 
-    own_pid = getpid();
     atomic_flag_clear(&recorded);
-    atomic_store(&reported, false);
     for (size_t i = 0; i < sizeof(children) / sizeof(children[0]); i++)
         children[i]();
     ag_entry_depth = 0;
@@ -238,7 +223,6 @@ static void configure(void)
         .read_mostly = options.read_mostly,
     };
 
-    ag_log_set_level(options.log);
     ag_entry_error_configure(options.on_error);
     ag_holders_configure(options.stacks, options.stacks_sample, options.waits);
     ag_inject_configure(&options.rules);
@@ -287,9 +271,8 @@ static enum ag_entry_state start(void)
     const char *trouble;
     bool settings_bad;
 
-    own_pid = getpid();
-    ag_log_set_level(ag_options_log_level(environ));
-    settings_bad = ag_options_read(environ, &options, tell) != 0;
+    ag_leaving_begin(&options);
+    settings_bad = ag_options_read_own(environ, &options) != 0;
     configure();
     if (!settings_bad)
         ag_nvtx_tell(&options);
@@ -391,26 +374,6 @@ void ag_lifecycle_know_marks(void)
     release_beginning();
 }
 
-/* --- the end --- */
-
-static bool is_this_process(void)
-{
-    return own_pid == getpid();
-}
-
-static void complete_at_exit(void)
-{
-    if (!is_this_process() || atomic_load(&ag_entry_state) != AG_ENTRY_ACTIVE)
-        return;
-    if (ag_ending_is_due(true))
-        ag_ending_complete(true, ag_ending_in_handler());
-}
-
-static void leave_quickly(void)
-{
-    ag_lifecycle_leave("quick_exit");
-}
-
 static void begin_trace(void)
 {
     char path[PATH_MAX];
@@ -430,8 +393,6 @@ static void end_replay(void)
 
 void ag_lifecycle_context_exists(void)
 {
-    static atomic_flag registered = ATOMIC_FLAG_INIT;
-
     if (!atomic_flag_test_and_set(&recorded)) {
         int cancel_state;
 
@@ -446,151 +407,7 @@ void ag_lifecycle_context_exists(void)
         ag_replay_prepare();
         (void)pthread_setcancelstate(cancel_state, NULL);
     }
-    if (atomic_flag_test_and_set(&registered))
-        return;
-    (void)atexit(complete_at_exit);
-    (void)at_quick_exit(leave_quickly);
-}
-
-/* Does the loader tell our audit library of every binding? */
-static bool is_audited(void)
-{
-    const char *libraries = getenv("LD_AUDIT");
-
-    return libraries && strstr(libraries, "liballograft-audit.so");
-}
-
-/* Calls went past us: does the next `allograft run` know? */
-static bool is_remembered(void)
-{
-    return !is_audited() && ag_audit_memory_add();
-}
-
-static void report_once(const char *ended_by)
-{
-    if (options.disable || !*ag_driver_path() || atomic_exchange(&reported, true))
-        return;
-    /* A child that has nothing to tell does not ask the loader, whose lock may stay taken. */
-    if (strcmp(options.stats.text, "off") && !ag_report_is_empty())
-        ag_bypass_look();
-    if (atomic_load(&ag_stats.n_bypassing) && is_remembered())
-        ag_log_warn("%s reaches the driver past Allograft (RTLD_DEEPBIND): the next `allograft "
-                    "run` of this program catches its calls (--audit)",
-                    ag_stats.bypassing[0]);
-    ag_trace_finish(ended_by);
-    if (ag_errors_are_wanted() && strcmp(ended_by, "exec") != 0)
-        ag_errors_tell();
-    if (!ag_report_write(&options, ended_by)) /* else the counters are what is left of it */
-        ag_record_end();
-}
-
-/* What to do about calls that went past us, for the end of a line. */
-static const char *remedy(void)
-{
-    if (is_audited())
-        return "";
-    return is_remembered() ? "; the next `allograft run` of it catches them (--audit)"
-                           : "; `allograft run --audit` catches them";
-}
-
-/* For a process that used CUDA although none of its calls came through us. */
-static void warn_of_bypass(void)
-{
-    ag_log_set_level(ag_options_log_level(environ));
-    (void)ag_options_read(environ, &options, tell);
-    configure();
-    if (options.disable || !strcmp(options.stats.text, "off"))
-        return;
-    ag_bypass_look();
-    if (atomic_load(&ag_stats.n_bypassing))
-        ag_log_warn(
-            "this process used CUDA, but none of its calls came through: %s reaches the driver "
-            "past Allograft (RTLD_DEEPBIND)%s",
-            ag_stats.bypassing[0], remedy());
-    else
-        ag_log_warn(
-            "this process used CUDA, but none of its calls came through: it may load libcuda "
-            "with RTLD_DEEPBIND, or be linked statically against the loader%s",
-            remedy());
-}
-
-/* The end of a process of which we saw no call. On a stack of our own. */
-static void end_unused(void *unused)
-{
-    (void)unused;
-    if (ag_stats_counter(AG_STAT_LOOKUP_DLSYM)) /* it found the driver through us, and asked only */
-        return;
-    if (ag_driver_is_loaded() && ag_report_gpu_is_open())
-        warn_of_bypass();
-    else
-        ag_unused_tell();
-}
-
-bool ag_lifecycle_would_leave(void)
-{
-    return atomic_load(&ag_entry_state) != AG_ENTRY_NEW && is_this_process();
-}
-
-/* If not, the end makes no system call, since the process may have a filter against them. */
-static bool has_something_to_tell(void)
-{
-    return !options.disable && *ag_driver_path() && !atomic_load(&reported) &&
-           (strcmp(options.stats.text, "off") != 0 || ag_trace_on() || ag_record_exists() ||
-            ag_errors_are_wanted());
-}
-
-struct leaving {
-    const char *ended_by;
-    bool for_good; /* exec may fail */
-    bool is_due, in_handler;
-};
-
-/* On a stack of our own. */
-static void leave(void *leaving_)
-{
-    const struct leaving *leaving = leaving_;
-
-    if (leaving->is_due)
-        ag_ending_complete(leaving->for_good, leaving->in_handler);
-    report_once(leaving->ended_by);
-}
-
-void ag_lifecycle_leave(const char *ended_by)
-{
-    int saved_errno = errno;
-
-    if (ag_lifecycle_would_leave()) {
-        struct leaving leaving = {.ended_by = ended_by, .for_good = strcmp(ended_by, "exec") != 0};
-
-        leaving.is_due =
-            atomic_load(&ag_entry_state) == AG_ENTRY_ACTIVE && ag_ending_is_due(leaving.for_good);
-        leaving.in_handler = leaving.is_due && ag_ending_in_handler(); /* the stack tells */
-        if (leaving.is_due || has_something_to_tell())
-            ag_own_stack_run(leave, &leaving);
-    } else if (atomic_load(&ag_entry_state) == AG_ENTRY_NEW && !strcmp(ended_by, "_exit") &&
-               ag_unused_is_marked() && ag_is_preloaded()) {
-        ag_own_stack_run(end_unused, NULL);
-    }
-    errno = saved_errno;
-}
-
-/* On a stack of our own. */
-static void resume(void *unused)
-{
-    (void)unused;
-    *ag_stats.head.ended_by = '\0';
-    if (atomic_exchange(&reported, false) && ag_context_count())
-        ag_record_begin(options.counters.text);
-}
-
-void ag_lifecycle_stay(void)
-{
-    int saved_errno = errno;
-
-    if (!ag_lifecycle_would_leave())
-        return;
-    ag_own_stack_run(resume, NULL);
-    errno = saved_errno;
+    ag_leaving_register();
 }
 
 /* The one constructor: it looks at standard error and at a few variables of the environment. The
@@ -608,21 +425,12 @@ __attribute__((constructor)) static void begin(void)
     ag_nvtx_offer();
 }
 
-/* On a stack of our own. */
-static void report_at_exit(void *unused)
-{
-    (void)unused;
-    report_once("exit");
-}
-
 __attribute__((destructor)) static void finish(void)
 {
     if (!ag_is_preloaded())
         return;
-    if (atomic_load(&ag_entry_state) != AG_ENTRY_NEW) {
-        if (is_this_process() && has_something_to_tell())
-            ag_own_stack_run(report_at_exit, NULL);
-    } else if (!is_forked && (ag_unused_is_marked() || ag_driver_is_loaded())) {
-        ag_own_stack_run(end_unused, NULL);
-    }
+    if (atomic_load(&ag_entry_state) != AG_ENTRY_NEW)
+        ag_leaving_exit();
+    else if (!is_forked)
+        ag_leaving_exit_unused();
 }

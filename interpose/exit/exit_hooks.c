@@ -6,6 +6,8 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
+#include "interpose/exit/exit_hooks.h"
+
 #include <alloca.h>
 #include <dlfcn.h>
 #include <errno.h>
@@ -17,9 +19,9 @@
 
 #include "interpose/driver/real_dlsym.h"
 #include "interpose/exit/leave_exec.h"
+#include "interpose/exit/leaving.h"
 #include "interpose/exit/own_stack.h"
 #include "interpose/hooks/entry.h"
-#include "interpose/lifecycle.h"
 
 #if !__GLIBC_PREREQ(2, 34)
 int execveat(int folder, const char *path, char *const argv[], char *const envp[], int flags);
@@ -83,7 +85,7 @@ static void *next(unsigned which, const char *name)
 static bool go(bool may_start)
 {
     if (may_start)
-        ag_lifecycle_leave("exec");
+        ag_leaving_go("exec");
     return may_start;
 }
 
@@ -91,16 +93,16 @@ static bool go(bool may_start)
 static int stay(bool went, int result)
 {
     if (went)
-        ag_lifecycle_stay();
+        ag_leaving_stay();
     return result;
 }
 
 /* Is there something to do before? Else a child by vfork is on its way. */
-#define GO(may_start) (ag_lifecycle_would_leave() && go(may_start))
+#define GO(may_start) (ag_leaving_would() && go(may_start))
 
 __attribute__((noreturn)) static void leave(int status)
 {
-    ag_lifecycle_leave("_exit");
+    ag_leaving_go("_exit");
     for (;;)
         syscall(SYS_exit_group, status);
 }

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "interpose/base/log.h"
 #include "interpose/base/text.h"
 #include "interpose/report/audit/audit_memory.h"
 #include "interpose/report/errors/errors_file.h"
@@ -565,6 +566,21 @@ int ag_options_read(char **environment, struct ag_options *ret_options, ag_optio
                  take_variable((size_t)i, equals + 1, ret_options, tell))
             result = -EINVAL;
     }
+    return result;
+}
+
+static void tell_log(enum ag_log_level level, const char *line)
+{
+    ag_log(level, level == AG_LOG_ERROR ? "%s; nothing is redirected" : "%s", line);
+}
+
+int ag_options_read_own(char **environment, struct ag_options *ret_options)
+{
+    int result;
+
+    ag_log_set_level(ag_options_log_level(environment));
+    result = ag_options_read(environment, ret_options, tell_log);
+    ag_log_set_level(ret_options->log);
     return result;
 }
 
