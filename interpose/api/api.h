@@ -8,6 +8,7 @@
 #ifndef AG_API_H
 #define AG_API_H
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 
@@ -134,14 +135,32 @@ struct ag_api_owned_counts ag_api_owned_counts(void);
 void ag_api_owned_context_dying(CUcontext context);
 void ag_api_owned_begin_child(void);
 
+/* ---- streams that are shared (api_streams.c) ---- */
+
+/* The stream of a context. It lives as long as that: whoever asked may still use it. */
+struct ag_api_stream {
+    struct ag_api_stream *next;
+    CUcontext context;
+    unsigned long long id; /* the context's: handles come again; 0: the driver told none */
+    CUstream stream;
+};
+
+/* The stream that the context has; else it has the one that is offered, or NULL. The list is left
+ * with `offered`, from the heap, where that was taken. */
+CUstream ag_api_stream_share(CUcontext context, unsigned long long id,
+                             struct ag_api_stream *offered);
+/* The context is about to go: streams that are shared in it too, and managed memory of the API. */
+void ag_api_context_dying(CUcontext context);
+
+/* ---- locks (api_locks.c) ---- */
+
 /* What several threads look up: named stages, shared streams, memory of the API. Not held across a
  * call of the driver. */
 extern struct ag_lock ag_api_lock;
-
-/* A forked child: nobody holds the lock. */
+/* Who finds the driver for the API has it. */
+extern pthread_mutex_t ag_api_look_up_mutex;
+/* A forked child: nobody holds them. */
 void ag_api_begin_child(void);
-/* The context is about to go: streams that are shared in it too. */
-void ag_api_context_dying(CUcontext context);
 
 /* The functions behind struct allograft_api, each of the type of its member. */
 #define AG_API(name, stub) __typeof__(*((struct allograft_api *)NULL)->name) ag_api_##name;

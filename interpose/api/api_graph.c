@@ -63,64 +63,19 @@ allograft_status ag_api_pool_shared(int device, allograft_pool *ret)
     return ALLOGRAFT_OK;
 }
 
-/* The stream of a context. It lives as long as that: whoever asked may still use it. */
-struct shared_stream {
-    struct shared_stream *next;
-    CUcontext context;
-    unsigned long long id; /* the context's: handles come again; 0: the driver told none */
-    CUstream stream;
-};
-static struct shared_stream *shared_streams; /* under ag_api_lock */
-
-/* Takes the context's out of the list, or returns NULL. With the lock held. */
-static struct shared_stream *take_shared(CUcontext context)
-{
-    struct shared_stream **place = &shared_streams, *found;
-
-    while (*place && (*place)->context != context)
-        place = &(*place)->next;
-    found = *place;
-    if (found)
-        *place = found->next;
-    return found;
-}
-
-/* The stream that the context has; else it has the one that is offered, or NULL. The list is left
- * with `offered` where that was taken. */
-static CUstream share_stream(CUcontext context, unsigned long long id,
-                             struct shared_stream *offered)
-{
-    struct shared_stream *known, *kept;
-    CUstream found;
-
-    ag_lock_take(&ag_api_lock);
-    known = take_shared(context);
-    /* with another id, it went with an earlier context of that handle */
-    kept = known && (!id || !known->id || known->id == id) ? known : offered;
-    if (kept) {
-        kept->next = shared_streams;
-        shared_streams = kept;
-    }
-    found = kept ? kept->stream : NULL;
-    ag_lock_release(&ag_api_lock);
-    if (known != kept)
-        free(known);
-    return found;
-}
-
 static allograft_status make_shared(CUcontext context, unsigned long long id, void **ret)
 {
-    struct shared_stream *fresh = malloc(sizeof(*fresh));
+    struct ag_api_stream *fresh = malloc(sizeof(*fresh));
     allograft_status status;
 
     if (!fresh)
         return ag_api_fail(ALLOGRAFT_NO_MEMORY, "no memory for a stream");
-    *fresh = (struct shared_stream){.context = context, .id = id};
+    *fresh = (struct ag_api_stream){.context = context, .id = id};
     status = AG_API_DO(cuStreamCreate, &fresh->stream, CU_STREAM_NON_BLOCKING);
     if (status == ALLOGRAFT_OK) {
         CUstream made = fresh->stream;
 
-        *ret = share_stream(context, id, fresh);
+        *ret = ag_api_stream_share(context, id, fresh);
         if (*ret == made)
             return ALLOGRAFT_OK;
         (void)ag_api_cu.cuStreamDestroy_v2(made); /* another thread was first */
@@ -147,7 +102,7 @@ allograft_status ag_api_capture_stream(int device, void **ret)
     if (status == ALLOGRAFT_OK) {
         if (ag_api_cu.cuCtxGetId && ag_api_cu.cuCtxGetId(context, &id) != CUDA_SUCCESS)
             id = 0;
-        found = share_stream(context, id, NULL);
+        found = ag_api_stream_share(context, id, NULL);
         if (found)
             *ret = found;
         else
@@ -155,17 +110,6 @@ allograft_status ag_api_capture_stream(int device, void **ret)
     }
     ag_api_leave(pushed);
     return status;
-}
-
-void ag_api_context_dying(CUcontext context)
-{
-    struct shared_stream *gone;
-
-    ag_lock_take(&ag_api_lock);
-    gone = take_shared(context);
-    ag_lock_release(&ag_api_lock);
-    free(gone);
-    ag_api_owned_context_dying(context);
 }
 
 /* ---- one graph ---- */
