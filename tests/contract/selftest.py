@@ -54,32 +54,44 @@ class Rows(unittest.TestCase):
 
 
 class Circles(unittest.TestCase):
-    SOURCES = {
-        'tools/a/x.c': '#include "y.h"\nint x_go(int n)\n{\n    return y_go(n); /* z_go() */\n}\n',
-        'tools/a/y.c': 'int y_go(int n)\n{\n    return z_table[n];\n}\n',
-        'tools/b/z.c': 'const int z_table[3] = {\n    1, 2, 3};\nstatic int help(void)\n{\n    return 0;\n}\n',
+    LISTINGS = {
+        'tools/a/x.c': '0000000000000000 T x_go\n                 U y_go\n                 U puts\n',
+        'tools/a/y.c': '0000000000000000 T y_go\n                 U z_table\n',
+        'tools/b/z.c': '0000000000000000 R z_table\n0000000000000010 t help\n',
     }
 
-    def circle(self, path, text):
-        return circles.problems_of(dict(self.SOURCES, **{path: text}))
+    def circle(self, path, *lines):
+        return circles.problems_of(dict(self.LISTINGS, **{path: '\n'.join(lines)}))
 
     def test_graph(self):
-        self.assertEqual(circles.problems_of(self.SOURCES), [])
-        self.assertEqual(circles.graph_of(self.SOURCES)['tools/a/y.c'], {'tools/b/z.c': 'z_table'})
+        self.assertEqual(circles.problems_of(self.LISTINGS), [])
+        self.assertEqual(circles.graph_of(self.LISTINGS)['tools/a/y.c'], {'tools/b/z.c': 'z_table'})
 
     def test_files(self):
-        found = self.circle('tools/a/y.c', 'int y_go(int n)\n{\n    return x_go(n);\n}\n')
+        found = self.circle('tools/a/y.c', '0000000000000000 T y_go', '                 U x_go')
         self.assertEqual(len(found), 1)
         self.assertIn('(y_go) tools/a/y.c -> (x_go) tools/a/x.c', found[0])
 
     def test_folders(self):
-        text = 'int w(void)\n{\n    return x_go(1);\n}\n'
-        self.assertEqual(len(self.circle('tools/b/w.c', text)), 1)
-        self.assertEqual(self.circle('tools/c/w.c', text), [])
+        lines = '0000000000000000 T w', '                 U x_go'
+        self.assertEqual(len(self.circle('tools/b/w.c', *lines)), 1)
+        self.assertEqual(self.circle('tools/c/w.c', *lines), [])
 
     def test_names(self):
-        self.assertEqual(self.circle('tools/b/w.c', 'static int x_go(int n)\n{\n    return n;\n}\n'
-                                     'const char w[] = "y_go(1)";\n'), [])
+        self.assertEqual(self.circle('tools/b/w.c', '0000000000000000 t x_go', '0000000000000010 T w'), [])
+        self.assertEqual(len(self.circle('tools/b/w.c', '                 w x_go')), 1)
+
+    def test_closed(self):
+        closed = [('policy/', 'graph/')]
+        two = {'policy/a.c': '0000000000000000 T a\n                 U b\n',
+               'graph/b.c': '0000000000000000 T b\n                 U a\n'}
+        self.assertEqual(len(circles.problems_of(two)), 1)
+        self.assertEqual(circles.problems_of(two, closed), [])
+        # a circle that leaves the folders, and a row that nobody needs
+        more = {'policy/a.c': two['policy/a.c'] + '                 U c\n', 'graph/b.c': two['graph/b.c'],
+                'interpose/c.c': '0000000000000000 T c\n                 U b\n'}
+        self.assertEqual(len(circles.problems_of(more, closed)), 1)
+        self.assertIn('CLOSED', circles.problems_of(self.LISTINGS, closed)[0])
 
 
 class Exports(unittest.TestCase):
