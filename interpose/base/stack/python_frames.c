@@ -203,8 +203,8 @@ struct range {
  * leave a function for no other reason: to where another description of code begins. */
 static struct range cold_part(struct range loop)
 {
-    struct range found = {0, 0};
 #ifdef __x86_64__
+    struct range found = {0, 0};
     const ElfW(Phdr) * header;
     struct ag_loaded loaded;
     const uint8_t *at = (const uint8_t *)loop.begins;
@@ -222,6 +222,8 @@ static struct range cold_part(struct range loop)
             found.begins == target)
             return found;
     }
+#else
+    (void)loop;
 #endif
     return (struct range){0, 0};
 }
