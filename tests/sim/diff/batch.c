@@ -4,8 +4,8 @@
  *   diff-program [options] --batch A-B --variant 'NAME:VARIABLE=VALUE|...' [--variant ...]
  *                                        every seed under every variant; a line for each
  * Beside the library's: DIFF_MEMORY, the card's memory; DIFF_TWIN=1, memory may run out: compare
- * with a second run (room.c); DIFF_ROOM, bytes there are; DIFF_TOTAL, bytes cuMemGetInfo is to tell
- * of. Options: --threads N, --ipc, --iterations, --lookup linked|dlsym|get-proc, --stats PATH (a
+ * with a second run (room.c); DIFF_ROOM, bytes there are for allocations; DIFF_CARD, for launches;
+ * DIFF_TOTAL, bytes cuMemGetInfo is to tell of. Options: --threads N, --ipc, --iterations, --lookup linked|dlsym|get-proc, --stats PATH (a
  * report of the library is expected there, and nothing left over in it), --count (what reports of
  * all runs together counted in some groups), --seconds S (begin nothing after that).
  */
@@ -30,7 +30,7 @@
 #define HANG_SECONDS     60 /* on any machine, whatever else it does */
 #define NO_ROOM_TO_BEGIN 97 /* see op_context.c */
 /* The settings of a twin: none of the first run's. */
-#define TWIN "ALLOGRAFT_DISABLE=1|DIFF_ROOM=0|DIFF_TOTAL=536870912|DIFF_MEMORY=512MiB"
+#define TWIN "ALLOGRAFT_DISABLE=1|DIFF_ROOM=0|DIFF_CARD=0|DIFF_TOTAL=536870912|DIFF_MEMORY=512MiB"
 
 static struct {
     unsigned n_threads, n_variants;

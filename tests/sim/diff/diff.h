@@ -61,6 +61,7 @@ struct traits {
     bool batches;  /* copies by batches; the host looks by those alone, or for the most part */
     bool idles;    /* pauses, and kernels, that are longer than anything waits (op_idle) */
     bool boxes;    /* copies of rectangles and boxes, and what the driver refuses (op_box.c) */
+    bool deep;     /* launches that need memory of the card (op_map.c) */
     unsigned n_bystanders; /* streams that are created at the start and never used */
 };
 
@@ -110,6 +111,7 @@ enum kernel {
     KERNEL_SHAPE, /* what it writes depends on how it was launched */
     KERNEL_MIXED, /* parameters of many sizes */
     KERNEL_LONG,  /* fills after LONG_NS */
+    KERNEL_DEEP,  /* fills, with local memory (kernels_need_local) */
     N_KERNELS
 };
 
@@ -123,6 +125,7 @@ struct shape {
 struct context {
     bool alive, primary;
     int device;
+    size_t local_bytes; /* of the card, for the local memory of its kernels */
     CUcontext handle;
     CUmodule module;
     CUfunction kernels[N_KERNELS];
@@ -222,6 +225,7 @@ struct world {
     bool has_gone_open, freed_open; /* freed_open: it has happened */
     bool any_device; /* a copy is being chosen: it needs no access to the other device */
     bool has_nonblocking;
+    bool uses_pools; /* of the driver, which keep memory: how much room is left is not known */
     struct {
         struct clock stamp;
         unsigned index;
@@ -291,11 +295,17 @@ bool room_refused(struct world *w);
 /* spills: is it of a kind that can be had beyond the card (DIFF_SPILL)? */
 CUresult room_asked(struct world *w, CUresult result, unsigned context, size_t bytes, bool spills);
 
+/* Of a launch for which the context has to take so much more of the card. */
+CUresult room_launched(struct world *w, CUresult result, unsigned context, size_t more);
+
 /* A call that takes so much of the card of the context. */
 #define ROOM(w, context, bytes, call) \
     (room_refused(w) ? CUDA_ERROR_OUT_OF_MEMORY : room_asked(w, call, context, bytes, false))
 #define ROOM_OR_HOST(w, context, bytes, call) \
     (room_refused(w) ? CUDA_ERROR_OUT_OF_MEMORY : room_asked(w, call, context, bytes, true))
+
+#define ROOM_TO_LAUNCH(w, context, more, call) \
+    (room_refused(w) ? CUDA_ERROR_OUT_OF_MEMORY : room_launched(w, call, context, more))
 
 /* ---- kernels.c ---- */
 
@@ -317,6 +327,8 @@ CUresult launch_as(struct world *w, unsigned stream, enum kernel kernel, void **
                    const struct shape *shape);
 /* Kernels that run from now on report it where they have less stack than that. */
 void kernels_need_stack(size_t bytes);
+/* All threads of KERNEL_DEEP together have so much local memory from now on, in whole MiB. */
+void kernels_need_local(size_t bytes);
 /* Unloads the context's code and loads it again. */
 bool kernels_reload(struct world *w, struct context *context);
 
@@ -379,6 +391,8 @@ bool op_unmap(struct world *w);
 struct buffer *global_buffer(struct world *w, unsigned context);
 bool op_limit(struct world *w);
 bool op_map_any(struct world *w);
+/* Most of them just after the program has had nearly all of the card, and freed it. */
+bool op_deep(struct world *w);
 
 /* ---- op_box.c ---- */
 /* Are both large enough for a box, and of the device? */

@@ -86,8 +86,12 @@ POLICIES = {
     'mlimit': limited(8, 'ALLOGRAFT_POLICY=managed|DIFF_ROOM=%d' % (8 * MIB)),
     # Cards that are full, and pools that never have room.
     'poolless': 'ALLOGRAFT_POLICY=pool|SIM_FAIL=cuMemAllocFromPoolAsync:0:2|DIFF_TWIN=1',
-    'full': 'ALLOGRAFT_POLICY=pool|DIFF_MEMORY=18MiB|DIFF_TOTAL=%d|DIFF_TWIN=1' % (18 * MIB),
-    'afull': 'DIFF_MEMORY=18MiB|DIFF_TOTAL=%d|DIFF_TWIN=1' % (18 * MIB),
+    'full': 'ALLOGRAFT_POLICY=pool|DIFF_MEMORY=18MiB|DIFF_TOTAL=%d|DIFF_CARD=%d|DIFF_TWIN=1' % (18 * MIB, 18 * MIB),
+    'afull': 'DIFF_MEMORY=18MiB|DIFF_TOTAL=%d|DIFF_CARD=%d|DIFF_TWIN=1' % (18 * MIB, 18 * MIB),
+    # All of the card is kept, and launches need some of it.
+    'kfull': 'DIFF_MEMORY=18MiB|DIFF_TOTAL=%d|DIFF_CARD=%d|DIFF_TWIN=1|ALLOGRAFT_CACHE=max' % (18 * MIB, 18 * MIB),
+    'kpool': 'DIFF_MEMORY=18MiB|DIFF_TOTAL=%d|DIFF_CARD=%d|DIFF_TWIN=1|ALLOGRAFT_CACHE=max|ALLOGRAFT_POLICY=pool|'
+             'ALLOGRAFT_POOL_KEEP=max' % (18 * MIB, 18 * MIB),
     'mfull': 'DIFF_MEMORY=18MiB|DIFF_TOTAL=%d|DIFF_TWIN=1|ALLOGRAFT_POLICY=managed|'
              'ALLOGRAFT_OVERSUBSCRIBE=1' % (18 * MIB),
     'fullspill': 'ALLOGRAFT_POLICY=pool|DIFF_MEMORY=18MiB|DIFF_TOTAL=%d|DIFF_TWIN=1|ALLOGRAFT_OOM=spill|'

@@ -143,20 +143,27 @@ static void fill_late(const struct sim_kernel_call *call)
 }
 
 static const char *const names[N_KERNELS] = {"fill", "copy",  "add",   "hash", "mark",
-                                             "spin", "shape", "mixed", "late"};
+                                             "spin", "shape", "mixed", "late", "deep"};
 static const size_t one[] = {8, 4, 4}, late[] = {8, 4, 4, 4}, two[] = {8, 8, 4}, word[] = {4},
                     pointer[] = {8}, sizes[] = {1, 8, 2, sizeof(struct many), 4};
 static const struct {
     sim_kernel_fn run;
     unsigned n;
     const size_t *sizes;
-} kernels[N_KERNELS] = {{fill, 3, one},  {copy, 3, two},    {add, 3, two},
-                        {hash, 3, two},  {mark, 1, word},   {spin, 1, pointer},
-                        {shape, 3, one}, {mixed, 5, sizes}, {fill_late, 4, late}};
+} kernels[N_KERNELS] = {
+    {fill, 3, one},     {copy, 3, two},  {add, 3, two},     {hash, 3, two},       {mark, 1, word},
+    {spin, 1, pointer}, {shape, 3, one}, {mixed, 5, sizes}, {fill_late, 4, late}, {fill, 3, one}};
 
 void kernels_need_stack(size_t bytes)
 {
     stack_needed = bytes;
+}
+
+void kernels_need_local(size_t bytes)
+{
+    const size_t n_threads = 32768; /* S13 of RULES.md */
+
+    sim_kernel_local(names[KERNEL_DEEP], bytes / n_threads);
 }
 
 void kernels_register(volatile unsigned char *marks)

@@ -115,6 +115,7 @@ static CUresult capture_temporary(struct world *w, unsigned stream, struct buffe
 {
     CUdeviceptr p = 0;
     CUstream handle = stream_handle(w, stream);
+    w->uses_pools = true;
     CUresult result = ROOM(w, w->streams[stream].context, dst->extent,
                            cu.cuMemAllocAsync(&p, dst->extent, handle));
 

@@ -1,5 +1,6 @@
 /* op_map.c: a random program maps memory of its own, again and again at the same addresses, uses
- * variables of its code, and changes how much stack its kernels have. */
+ * variables of its code, changes how much stack its kernels have, and launches some that need memory
+ * of the card. */
 #include "diff.h"
 
 #define UNIT       ((size_t)2 << 20) /* what the driver maps in */
@@ -168,4 +169,106 @@ bool op_map_any(struct world *w)
     default:
         return op_limit(w);
     }
+}
+
+/* ---- launches that need memory of the card, for the local memory of their threads ---- */
+
+#define MIB       ((size_t)1 << 20)
+#define MOST_DEEP (8 * MIB) /* of a context */
+#define MOST_HAD  20
+
+/* All of the small cards of diff_run.py but what is drawn; a little more than there is, too. */
+static void have_and_free(struct world *w, unsigned context)
+{
+    const size_t most = (13 + draw(w, 7)) * MIB, bytes = (1 + draw(w, 3)) * MIB;
+    const size_t local = w->contexts[context].local_bytes;
+    struct buffer *had[MOST_HAD];
+    unsigned n = 0;
+
+    for (; n < MOST_HAD && w->bytes_live + local + bytes <= most; n++) {
+        had[n] = buffer_new(w, BUFFER_NATIVE, context, bytes);
+        if (!had[n] || !did(w, ROOM_OR_HOST(w, context, bytes, cu.cuMemAlloc_v2(&had[n]->p, bytes)),
+                            "one of %zu", bytes))
+            break;
+        had[n]->live = true;
+        w->bytes_live += bytes;
+    }
+    while (n--) {
+        if (did(w, cu.cuMemFree_v2(had[n]->p), "free it"))
+            host_knows_context(w, context);
+        buffer_gone(w, had[n]);
+    }
+}
+
+static CUresult launch_captured(struct world *w, unsigned stream, void **args,
+                                const struct shape *shape)
+{
+    CUstream handle = stream_handle(w, stream);
+    CUgraph graph = NULL;
+    CUgraphExec exec = NULL;
+    CUresult result = cu.cuStreamBeginCapture_v2(handle, CU_STREAM_CAPTURE_MODE_RELAXED);
+
+    if (!result)
+        result = launch_as(w, stream, KERNEL_DEEP, args, shape);
+    if (!result)
+        result = cu.cuStreamEndCapture(handle, &graph);
+    if (!result)
+        result = cu.cuGraphInstantiateWithFlags(&exec, graph, 0);
+    if (!result)
+        result = cu.cuGraphLaunch(exec, handle);
+    if (exec)
+        (void)cu.cuGraphExecDestroy(exec);
+    if (graph)
+        (void)cu.cuGraphDestroy(graph);
+    return result;
+}
+
+static CUresult launch_deep(struct world *w, unsigned stream, const struct buffer *dst,
+                            uint32_t kind)
+{
+    CUdeviceptr p = dst->p;
+    uint32_t n = (uint32_t)dst->extent, value = w->op;
+    void *args[] = {&p, &n, &value};
+    const struct shape shape = {.grid = {1, 1, 1},
+                                .block = 32 << kind / 4 % 2,
+                                .how = (enum launch_how)(kind % N_LAUNCH_HOWS)};
+
+    if (kind >= 12 && w->streams[stream].kind != STREAM_LEGACY)
+        return launch_captured(w, stream, args, &shape);
+    return launch_as(w, stream, KERNEL_DEEP, args, &shape);
+}
+
+/* More than the context has had so far, where it may have more. */
+static size_t some_local(struct world *w, size_t had)
+{
+    size_t bytes = had + (1 + draw(w, 3)) * MIB;
+
+    return bytes <= MOST_DEEP ? bytes : (1 + draw(w, MOST_DEEP / MIB)) * MIB;
+}
+
+bool op_deep(struct world *w)
+{
+    unsigned stream = stream_pick(w), context;
+    struct buffer *dst = stream == MAX_STREAMS ? NULL : buffer_pick(w, stream, true, false, NULL);
+    size_t had, bytes;
+    uint32_t kind = draw(w, 16);
+    CUresult result;
+
+    if (!dst)
+        return false;
+    context = w->streams[stream].context;
+    use_context(w, context);
+    if (chance(w, 70))
+        have_and_free(w, context);
+    had = w->contexts[context].local_bytes;
+    bytes = some_local(w, had);
+    kernels_need_local(bytes);
+    result = ROOM_TO_LAUNCH(w, context, bytes > had ? bytes - had : 0,
+                            launch_deep(w, stream, dst, kind));
+    if (!did(w, result, "deep %zu b%u s%u", bytes, dst->id, stream))
+        return true;
+    if (bytes > had)
+        w->contexts[context].local_bytes = bytes;
+    used_both(w, stream, dst, NULL);
+    return true;
 }

@@ -127,6 +127,8 @@ bool op_alloc_async(struct world *w)
     struct buffer *buffer;
     CUresult result;
 
+    if (w->traits->deep && w->traits->seed % 2)
+        return false;
     if (stream == MAX_STREAMS || capture_forbids_waiting(w) || w->bytes_live + bytes > MOST_BYTES)
         return false;
     /* The driver hangs when a thread ends after that while its per-thread stream is busy. */
@@ -137,6 +139,7 @@ bool op_alloc_async(struct world *w)
         return false;
     CUstream handle = stream_handle(w, stream);
     CUmemoryPool pool = w->pools[w->contexts[buffer->context].device];
+    w->uses_pools = true;
     result = ROOM(w, buffer->context, bytes,
                   own ? cu.cuMemAllocFromPoolAsync(&buffer->p, bytes, pool, handle)
                       : cu.cuMemAllocAsync(&buffer->p, bytes, handle));

@@ -85,6 +85,9 @@ void traits_of(uint64_t seed, unsigned n_threads, bool ipc, struct traits *ret_t
     t->relay = chance(&dice, 75) && t->divided && t->replaced;
     if (t->relay) /* or each free would wait */
         t->visible = false;
+    t->deep = chance(&dice, 20) && n_threads == 1 && is_wanted("deep");
+    if (t->deep) /* what such keep is not known */
+        t->pools = false;
 }
 
 void traits_with_iterations(struct traits *traits)
@@ -161,6 +164,8 @@ void one_operation(struct world *w)
         (chance(w, 30) ? op_batch(w) : op_batch_and_free(w)))
         return;
     if (w->traits->idles && chance(w, 4) && op_idle(w))
+        return;
+    if (w->traits->deep && !w->capture.open && chance(w, 8) && op_deep(w))
         return;
     /* An answer tells nothing here, but to give it Allograft places a fence. */
     if (w->traits->relay && w->submits_nothing && chance(w, w->lean ? 40 : 5)) {

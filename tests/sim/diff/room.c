@@ -12,16 +12,23 @@ static struct {
     volatile unsigned char *refused; /* by thread and number of the call */
     bool again, spills;
     size_t bytes; /* what there is; 0: not known */
+    size_t card;  /* likewise, for launches */
 } self;
+
+static size_t number_of(const char *name)
+{
+    const char *text = getenv(name);
+
+    return text ? strtoull(text, NULL, 10) : 0;
+}
 
 void room_start(volatile unsigned char *refused, bool again)
 {
-    const char *text = getenv("DIFF_ROOM");
-
     self.refused = refused;
     self.again = again;
     self.spills = getenv("DIFF_SPILL") != NULL;
-    self.bytes = text ? strtoull(text, NULL, 10) : 0;
+    self.bytes = number_of("DIFF_ROOM");
+    self.card = number_of("DIFF_CARD");
 }
 
 static volatile unsigned char *next(struct world *w)
@@ -69,5 +76,37 @@ CUresult room_asked(struct world *w, CUresult result, unsigned context, size_t b
             live_bytes(w, device, true), self.bytes);
     if (result == CUDA_SUCCESS && live_bytes(w, device, false) > self.bytes)
         say(w, "%zu bytes given out of %zu", live_bytes(w, device, false), self.bytes);
+    return result;
+}
+
+/* Whole chunks of the card for each: the smallest may hold a slab of ours. */
+#define CHUNK ((size_t)2 << 20)
+
+static size_t most_in_use(const struct world *w, int device)
+{
+    size_t sum = 0;
+
+    for (unsigned i = 0; i < MAX_BUFFERS; i++) {
+        const struct buffer *buffer = &w->buffers[i];
+
+        if (buffer->live && w->contexts[buffer->context].device == device)
+            sum += (buffer->bytes + CHUNK - 1) / CHUNK * CHUNK;
+    }
+    for (unsigned i = 0; i < w->n_contexts; i++)
+        if (w->contexts[i].alive && w->contexts[i].device == device)
+            sum += w->contexts[i].local_bytes;
+    return sum;
+}
+
+CUresult room_launched(struct world *w, CUresult result, unsigned context, size_t more)
+{
+    size_t in_use = most_in_use(w, w->contexts[context].device);
+
+    if (self.again)
+        return result;
+    *next(w) = result == CUDA_ERROR_OUT_OF_MEMORY;
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && !w->uses_pools && in_use + more <= self.card / 4 * 3)
+        say(w, "a launch with %zu bytes refused though %zu of %zu were in use", more, in_use,
+            self.card);
     return result;
 }
