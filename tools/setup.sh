@@ -109,6 +109,16 @@ setup_clang() {
     command -v clang >/dev/null 2>&1 || setup_apt clang
 }
 
+# The compiler for aarch64, and what runs its programs.
+has_arm() {
+    command -v aarch64-linux-gnu-gcc >/dev/null 2>&1 && command -v qemu-aarch64-static >/dev/null 2>&1
+}
+
+# False: they are not to be had.
+setup_arm() {
+    has_arm || (setup_apt gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static) 2>>"$SETUP_LOG"
+}
+
 # setup_wanted PACKAGE...: what checks look for and can do without. Installed where checks run by
 # themselves (CI=true); elsewhere nobody asked for it.
 setup_wanted() {

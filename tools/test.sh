@@ -7,8 +7,8 @@ ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 # shellcheck source=tools/setup.sh
 . "$ROOT/tools/setup.sh"
 
-usage="tools/test.sh [--plain] [--clang] [--asan] [--tsan] [--lint] [--coverage] [--gpu] [--full]
-              [--quick] [--budget] [--build FOLDER]
+usage="tools/test.sh [--plain] [--clang] [--asan] [--tsan] [--lint] [--coverage] [--arm]
+              [--assembly] [--gpu] [--full] [--quick] [--budget] [--build FOLDER]
 
   --plain      the suites, built with gcc and -Werror          (FOLDER, default build)
   --clang      the same, built with clang                      (FOLDER-clang)
@@ -16,10 +16,13 @@ usage="tools/test.sh [--plain] [--clang] [--asan] [--tsan] [--lint] [--coverage]
   --tsan       those about threads, under ThreadSanitizer      (FOLDER-tsan)
   --lint       clang-format; cppcheck, and clang-tidy of what changed, where they are installed
   --coverage   which lines of the library the suites reach     (FOLDER-coverage)
+  --arm        cross-built for aarch64, and under an emulator: the unit tests, look-ups, trampolines and exits,
+               launches, 150 random programs        (FOLDER-arm)
+  --assembly   of those, the unit tests of what is written for each processor, where compiler and emulator are
   --gpu        tests/gpu/run.sh on the GPU of this machine
   --full       everything above; under AddressSanitizer every suite, and clang-tidy of all sources
 
-Without one of them: --plain --asan --tsan --lint --gpu.
+Without one of them: --plain --asan --tsan --lint --assembly --gpu.
 
   --budget     a suite fails, too, that takes a quarter more processor time than tools/test_budgets says
 
@@ -75,25 +78,27 @@ SLOW_TESTS=(mutants library_mutants fuzz_\* faults_calls faults_replay faults_ar
 # Many tests wait more than they compute.
 N_PROCESSES=$(($(nproc) * 3))
 
-# What `meson test` runs below, and what it runs: the tests of these suites (without one, all) whose names match no
-# pattern. Suites may set them.
-test_wrapper=() test_suites=() test_excluded=()
+# What `meson test` runs below, and what it runs: the tests of these suites (without one, all) whose names match one of
+# the patterns (without one, all), and none of others. Suites may set them.
+test_wrapper=() test_suites=() test_chosen=() test_excluded=()
 
 # chosen names|targets BUILD: the tests that are to run, or what Ninja has to build for them.
 chosen() {
     "$MESON" introspect --tests --targets "$2" </dev/null | python3 -c '
 import fnmatch, json, os, sys
 
-what, build, suites, excluded = sys.argv[1], os.path.realpath(sys.argv[2]), set(sys.argv[3].split()), sys.argv[4].split()
+what, build, suites = sys.argv[1], os.path.realpath(sys.argv[2]), set(sys.argv[3].split())
+chosen, excluded = (patterns.split() for patterns in sys.argv[4:6])
 known = json.load(sys.stdin)
 tests = [test for test in known["tests"]
          if not suites or suites & {suite.split(":")[-1] for suite in test["suite"]}]
+tests = [test for test in tests if any(fnmatch.fnmatch(test["name"], pattern) for pattern in chosen or "*")]
 tests = [test for test in tests if not any(fnmatch.fnmatch(test["name"], pattern) for pattern in excluded)]
 wanted = {target for test in tests for target in test["depends"]}
 files = [path for target in known["targets"] if target["id"] in wanted for path in target["filename"]]
 for line in dict.fromkeys(test["name"] for test in tests) if what == "names" else [os.path.relpath(path, build) for path in files]:
     print(line)
-' "$1" "$2" "${test_suites[*]}" "${test_excluded[*]}"
+' "$1" "$2" "${test_suites[*]}" "${test_chosen[*]}" "${test_excluded[*]}"
 }
 
 # What make_ready leaves: the names of the tests to run, none for all.
@@ -109,7 +114,7 @@ make_ready() {
         return 1
     fi
     test_names=()
-    if [ -n "${test_suites[*]}${test_excluded[*]}" ]; then
+    if [ -n "${test_suites[*]}${test_chosen[*]}${test_excluded[*]}" ]; then
         mapfile -t test_names < <(chosen names "$build")
         mapfile -t targets < <(chosen targets "$build")
     fi
@@ -167,6 +172,50 @@ suite_tsan() {
     local test_suites=("${THREADED_SUITES[@]}") test_wrapper=()
     setarch -R true 2>/dev/null && test_wrapper=(setarch -R)
     sanitized_suite "gcc, ThreadSanitizer" "$BUILD-tsan" -Db_sanitize=thread
+}
+
+# What an emulator is no machine for: it has no MADV_POPULATE_WRITE (arena, pages) and no process_vm_readv (image), and
+# puts libraries elsewhere each time (walk).
+NOT_EMULATED=(unit_arena unit_pages unit_image unit_walk)
+# What has a part for each processor: the trampolines, the pause of a spinning thread, the clock, the look-up of a caller.
+ASSEMBLY_TESTS=(unit_trampolines unit_wait unit_lock unit_once unit_caller unit_timing)
+# These start programs that start others.
+EMULATED_TESTS=(preload_lookups preload_trampolines preload_exits preload_lives preload_launches diff_policies diff_replay)
+
+# skipped_arm WHY
+skipped_arm() {
+    say "skipped: $1"
+    count 0 0 1
+}
+
+# arm_tests NAME: builds for aarch64 without a warning, and runs what is chosen.
+arm_tests() {
+    meson_suite "$1" "$BUILD-arm" --cross-file "$ROOT/tests/arm/cross.ini"
+}
+
+suite_arm() {
+    local test_suites=(unit) test_excluded=("${NOT_EMULATED[@]}") test_wrapper=() test_chosen=()
+    if ! setup_arm; then
+        skipped_arm "no compiler or no emulator for aarch64 is to be had here"
+        return
+    fi
+    arm_tests "aarch64, unit tests"
+    if ! sh "$ROOT/tests/arm/emulated.sh" --probe 2>/dev/null; then
+        skipped_arm "${EMULATED_TESTS[*]}: programs for aarch64 cannot start others here (needs Linux 6.7)"
+        return
+    fi
+    test_suites=() test_excluded=() test_chosen=("${EMULATED_TESTS[@]}")
+    test_wrapper=(env TEST_EFFORT=some DIFF_SHARE=2 sh "$ROOT/tests/arm/emulated.sh")
+    arm_tests "aarch64, programs"
+}
+
+suite_assembly() {
+    local test_chosen=("${ASSEMBLY_TESTS[@]}")
+    if ! has_arm; then
+        skipped_arm "no aarch64-linux-gnu-gcc or no qemu-aarch64-static here"
+        return
+    fi
+    arm_tests "aarch64, assembly"
 }
 
 linters=(clang-format clang-tidy cppcheck)
@@ -298,13 +347,14 @@ run_suite() {
 
 declare -A TITLES=([plain]="gcc" [clang]="clang" [asan]="gcc, AddressSanitizer and UndefinedBehaviorSanitizer"
     [tsan]="gcc, ThreadSanitizer" [lint]="lint" [coverage]="coverage of interpose/, policy/ and graph/" [gpu]="GPU"
+    [arm]="aarch64, emulated" [assembly]="assembly for aarch64"
     [quick]="gcc, the quick tests; clang-format")
 BUILD=$ROOT/build
 suites=() effort=usual budget=
 while [ $# -gt 0 ]; do
     case $1 in
-    --plain | --clang | --asan | --tsan | --lint | --coverage | --gpu | --quick) suites+=("${1#--}") ;;
-    --full) suites=(plain clang asan tsan lint coverage gpu) effort=full ;;
+    --plain | --clang | --asan | --tsan | --lint | --coverage | --arm | --assembly | --gpu | --quick) suites+=("${1#--}") ;;
+    --full) suites=(plain clang asan tsan lint coverage arm gpu) effort=full ;;
     --budget) budget=1 ;;
     --build)
         [ $# -ge 2 ] || fail "--build takes a folder"
@@ -322,7 +372,7 @@ while [ $# -gt 0 ]; do
     esac
     shift
 done
-[ ${#suites[@]} -gt 0 ] || suites=(plain asan tsan lint gpu)
+[ ${#suites[@]} -gt 0 ] || suites=(plain asan tsan lint assembly gpu)
 
 timings=() began=$SECONDS n_begun=0
 setup_everything
