@@ -2,7 +2,10 @@
  *
  * Each stands in the program's call of a function whose parameters it does not know, so it must keep
  * every register that may carry one, and the stack as it is: it leaves by a jump. x16 and x17 are the
- * only ones it may use. All have one size: trampoline.c counts on it. */
+ * only ones it may use. All have one size: trampoline.c counts on it.
+ *
+ * Both loads acquire, as those in C do: who finds nothing withheld comes after the thread that has just
+ * submitted it, and who finds a way after what made it. */
 #if defined(__aarch64__)
 
 #include "interpose/resolve/trampoline.h"
@@ -17,10 +20,12 @@
 	.macro	trampoline
 	hint	#34				/* bti c */
 	adrp	x17, ag_replay_withheld
-	ldr	w17, [x17, #:lo12:ag_replay_withheld]
+	add	x17, x17, #:lo12:ag_replay_withheld
+	ldar	w17, [x17]
 	cbnz	w17, 1f
 	adrp	x16, ag_trampoline_ways+8*trampoline_number
-	ldr	x16, [x16, #:lo12:ag_trampoline_ways+8*trampoline_number]
+	add	x16, x16, #:lo12:ag_trampoline_ways+8*trampoline_number
+	ldar	x16, [x16]
 	cbz	x16, 1f
 	br	x16
 1:	mov	w16, #trampoline_number
