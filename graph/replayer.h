@@ -89,7 +89,6 @@ enum ag_flush {
     AG_FLUSH_CODE,         /* code unloaded, attributes of functions changed */
     AG_FLUSH_CALL,         /* any other call of the driver */
     AG_FLUSH_WATCHDOG,     /* nothing came for ALLOGRAFT_GRAPH_HOLD_US */
-    AG_FLUSH_THREAD,       /* another thread submits to the stream */
     AG_FLUSH_END,          /* a stream, a context, the process ends */
     AG_N_FLUSH
 };

@@ -10,7 +10,7 @@
 #define MOST_ASKS 16 /* other threads' frees keep no query for ever */
 
 /* A query natively finds the work before the last cudaFree finished. Was that wait pending when the
- * answer "not ready" was given? Then it is paid, and the driver has to be asked again. `pending`:
+ * answer "not ready" was given? Then it is made, and the driver has to be asked again. `pending`:
  * before it was asked, since another thread may have waited meanwhile. */
 static bool has_completed_wait(CUresult result, bool pending)
 {

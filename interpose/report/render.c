@@ -350,7 +350,7 @@ static void json_coverage(struct ag_emitter *json, const struct view *view)
     ag_emit_bool(json, "intercepted", intercepted(view));
     ag_emit_bool(json, "redirecting", !*view->stats->head.trouble);
     ag_emit_string(json, "libcuda", view->stats->head.driver);
-    ag_render_object_json(json, view->stats, 1, "doors", "doors");
+    ag_render_object_json(json, view->stats, 1, "lookups", "lookups");
     json_hooks(json, view);
     ag_emit_line(json, 1);
     ag_render_group_json(json, view->stats, "calls");
@@ -434,7 +434,7 @@ static void json_frees(struct ag_emitter *json, const struct view *view)
     ag_render_group_json(json, view->stats, "frees");
     ag_render_object_json(json, view->stats, 1, "fences", "fences");
     ag_render_object_json(json, view->stats, 1, "drain_reasons", "drains");
-    ag_render_object_json(json, view->stats, 1, "barriers_paid", "paid");
+    ag_render_object_json(json, view->stats, 1, "late_waits", "late_waits");
     ag_emit_line(json, 1);
     ag_emit_number(json, "waited", ag_sum_frees(view->stats).waited);
     ag_emit_number(json, "pending_peak_bytes", value_of(&view->stats->pending_bytes.peak));
@@ -601,7 +601,7 @@ static void text_coverage(const struct view *view)
         uint64_t count = counter(view, i);
 
         if (count &&
-            (!strcmp(ag_stat_rows[i].group, "doors") || !strcmp(ag_stat_rows[i].group, "calls")))
+            (!strcmp(ag_stat_rows[i].group, "lookups") || !strcmp(ag_stat_rows[i].group, "calls")))
             ADD(view, "    %-52s %14llu\n", ag_stat_rows[i].label, (unsigned long long)count);
     }
 }
@@ -762,7 +762,7 @@ void ag_render_text(struct ag_text *text, const struct ag_stats *stats,
     text_group(view, "frees", "frees");
     text_group(view, "fences", "how work was ordered behind frees");
     text_group(view, "drains", "why frees waited for all work");
-    text_group(view, "paid", "when the host waited for ordered frees later");
+    text_group(view, "late_waits", "when the host waited for ordered frees later");
     text_group(view, "cache", "cache of freed blocks");
     if (value_of(&stats->cached_peak))
         ADD(view, "    %-52s %14s\n", "most bytes held",

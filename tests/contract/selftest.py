@@ -425,8 +425,8 @@ class Words(unittest.TestCase):
         self.assertEqual(self.count('interpose/driver/hooks.def', 'AG_HOOK(a, cuA, 1, NONE, REQUIRED, FIRST(FREE))'), 1)
 
     def test_plain_sense(self):
-        for line in ('int planes, island;', 'rounds a size up', 'n = round_up(n, 8);', 'return first;', '"naps": 3',
-                     "coverage['doors']", 'in turn', 'CUDA_HOME=/usr'):
+        for line in ('int planes, island;', 'rounds a size up', 'n = round_up(n, 8);', 'return first;', 'in turn',
+                     'CUDA_HOME=/usr'):
             self.assertEqual(self.count('graph/a.c', line), 0, line)
         for line in ('the shape of a matrix', 'quiet=True', 'home = getcwd()'):
             self.assertEqual(self.count('tests/a.py', line), 0, line)

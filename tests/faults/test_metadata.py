@@ -53,7 +53,7 @@ class Metadata(Case):
             if result.files.get('faults', '') == '' and not result.reports():
                 continue
             fallbacks = result.report()['coverage']['fallbacks']
-            told += fallbacks['no_memory_for_books'] + fallbacks['no_context'] > 0
+            told += fallbacks['no_memory_for_metadata'] > 0
         self.assertGreater(told, 0)
 
 

@@ -154,10 +154,10 @@ def check_report(run, substituted):
     asked = len([s for s in run.seen if s[0] == "get_proc_address" and s[2] != "-"])
     names = len([s for s in run.seen if s[0] == "dlsym"])
     check(coverage["intercepted"] is True, "the report says that nothing was intercepted")
-    check(coverage["doors"]["get_proc_address"] == asked,
-          f"the report counts {coverage['doors']['get_proc_address']} look-ups, {asked} were made")
-    check(coverage["doors"]["dlsym"] == names,
-          f"the report counts {coverage['doors']['dlsym']} dlsym calls, {names} were made")
+    check(coverage["lookups"]["get_proc_address"] == asked,
+          f"the report counts {coverage['lookups']['get_proc_address']} look-ups, {asked} were made")
+    check(coverage["lookups"]["dlsym"] == names,
+          f"the report counts {coverage['lookups']['dlsym']} dlsym calls, {names} were made")
     check(coverage["substituted"] == substituted,
           f"the report counts {coverage['substituted']} substitutions, {substituted} were seen")
 

@@ -149,7 +149,7 @@ class One(JobTest):
 
     def test_share_of_frees_that_waited_is_of_all(self):
         counted = sorted(set(read_schema()["properties"]["frees"]["properties"])
-                         - {"fences", "drain_reasons", "barriers_paid", "waited", "pending_peak_bytes"})
+                         - {"fences", "drain_reasons", "late_waits", "waited", "pending_peak_bytes"})
         frees = dict(SAMPLE["frees"], **{key: 10 for key in counted})
         text = self.shown("report", self.write("a.json", sample(frees=frees)))
         self.assertRegex(text, f"frees that made the host wait +20 of +{10 * len(counted) - 10} ")
@@ -765,14 +765,14 @@ class Malformed(JobTest):
         self.refused(b'{"schema":"allograft-stats/1","version":99999999999999999999}', "too big integer")
 
     def test_values_of_another_kind(self):
-        for path, said in (("process__pid", "pid"), ("cache__hits", "hits"), ("coverage__doors", "doors"),
+        for path, said in (("process__pid", "pid"), ("cache__hits", "hits"), ("coverage__lookups", "lookups"),
                            ("coverage__hooks", "hooks"), ("devices", "devices"), ("settings", "settings"),
                            ("devices__0__placements__pool__size_histogram", "size_histogram"),
                            ("replay__flushes", "flushes"), ("app_pools__0__kind", "kind"),
                            ("coverage__redirecting", "redirecting"), ("process__program", "program")):
             for value in (1.5, -1, [1.5], {"a": -1}, "x"):
                 if isinstance(value, {"devices": list, "settings": list, "size_histogram": list,
-                                      "doors": dict, "hooks": dict, "flushes": dict, "kind": str,
+                                      "lookups": dict, "hooks": dict, "flushes": dict, "kind": str,
                                       "program": str}.get(said, bool)):
                     continue
                 self.refused(json.dumps(sample(**{path: value})).encode(), said)

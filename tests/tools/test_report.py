@@ -26,12 +26,12 @@ SAMPLE = {
     "settings": [{"name": "ALLOGRAFT_POLICY", "value": "pool", "source": "default"}],
     "coverage": {
         "intercepted": True, "redirecting": True, "libcuda": "/lib/libcuda.so.1",
-        "doors": {"exported": 0, "dlsym": 1, "get_proc_address": 440, "unmatched": 0},
+        "lookups": {"exported": 0, "dlsym": 1, "get_proc_address": 440, "unmatched": 0},
         "substituted": 37, "hooks": {"cuMemAlloc_v2": 3}, "redirected": 3, "passed": 0,
         "fallbacks": {"capture_open": 1}, "bypassing": ["lib.so"], "unseen": ["libnvoptix.so.1"]},
     "devices": [{"ordinal": 0, "name": "d", "total_bytes": 1 << 30, "placements": {"pool": PLACEMENT}}],
     "frees": {"null_stream": 1, "context_fence": 1, "set_aside": 0, "waited": 0, "drained": 0, "native": 0,
-              "refused": 0, "drain_reasons": {"pinned_host_memory": 0}, "barriers_paid": {"exit": 1},
+              "refused": 0, "drain_reasons": {"pinned_host_memory": 0}, "late_waits": {"exit": 1},
               "pending_peak_bytes": 512},
     "cache": {"hits": 1, "misses": 2, "blocks_returned": 0, "over_limit": 0, "peak_bytes": 512},
     "slabs": {"blocks_cut": 2, "asked": 0, "made": 1, "given_back": 0, "held_bytes": 1 << 21, "peak_bytes": 1 << 21},
@@ -51,10 +51,11 @@ SAMPLE = {
                                 "reserved_high_bytes": 1 << 22}]},
     "replay": {"state": "on", "reason": "", "streams_marked": 1, "operations": 1, "withheld": 1,
                "replayed": 1, "released": 1, "mismatches": 1,
-               "passed_asleep": 1, "naps": 1, "late_errors": 1, "graph_launches": 1, "graph_launches_failed": 1,
-               "nodes_updated": 1, "nodes_foreseen": 1, "graphs_built": 1, "build_ns": 1, "builds_failed": 1,
-               "graphs_evicted": 1, "segments": 1, "iterations": 1, "marks": 1, "comparisons": 1, "eager_rounds": 1,
-               "watchdog_releases": 1, "tries_reset": 1, "verified_same": 1, "verified_different": 1,
+               "passed_in_back_off": 1, "back_offs": 1, "late_errors": 1, "graph_launches": 1,
+               "graph_launches_failed": 1, "nodes_updated": 1, "nodes_foreseen": 1, "graphs_built": 1,
+               "build_ns": 1, "builds_failed": 1,
+               "graphs_evicted": 1, "segments": 1, "iterations": 1, "marks": 1, "comparisons": 1, "eager_iterations": 1,
+               "watchdog_releases": 1, "segments_forgotten": 1, "verified_same": 1, "verified_different": 1,
                "verify_skipped": 1, "eager_ns": 5, "replayed_ns": 4, "compared_unwaited": False, "flushes": {"stream": 1},
                "staging": {"copies": 1, "bytes": 1, "packed": 1, "stalls": 1, "too_large": 1, "full": 1}},
     "ipc": {"handles_given": 1, "served": 1, "opened": 0, "closed": 0, "held": 0, "refused_other_user": 0,
@@ -78,7 +79,7 @@ def objects_within(value):
     if isinstance(value, dict):
         yield value
         for name, field in value.items():
-            if name not in ("hooks", "fallbacks", "drain_reasons", "barriers_paid", "placements", "pressure", "injected",
+            if name not in ("hooks", "fallbacks", "drain_reasons", "late_waits", "placements", "pressure", "injected",
                             "managed", "flushes"):
                 yield from objects_within(field)
             elif name == "placements":
@@ -171,10 +172,10 @@ class Schema(SchemaTest):
             rows = re.findall(r"^AG_STAT\(\w+, (\w+), (\w+),", file.read(), re.MULTILINE)
         fields = self.schema["properties"]
         counted = {
-            "doors": set(fields["coverage"]["properties"]["doors"]["properties"]),
+            "lookups": set(fields["coverage"]["properties"]["lookups"]["properties"]),
             "calls": {"substituted", "redirected", "passed"},
             "frees": set(fields["frees"]["properties"])
-                     - {"fences", "drain_reasons", "barriers_paid", "waited", "pending_peak_bytes"},
+                     - {"fences", "drain_reasons", "late_waits", "waited", "pending_peak_bytes"},
             "cache": set(fields["cache"]["properties"]) - {"peak_bytes"},
             "slabs": set(fields["slabs"]["properties"]) - {"held_bytes", "peak_bytes"},
             "pool": set(fields["pool"]["properties"]),
@@ -189,8 +190,8 @@ class Schema(SchemaTest):
         }
         for group, names in counted.items():
             self.assertEqual(names, {key for g, key in rows if g == group}, group)
-        self.assertEqual({g for g, _ in rows}, set(counted) | {"fallbacks", "fences", "drains", "paid", "managed", "pressure", "injected", "guard",
-                                                               "flushes"})
+        self.assertEqual({g for g, _ in rows}, set(counted) | {"fallbacks", "fences", "drains", "late_waits", "managed",
+                                                               "pressure", "injected", "guard", "flushes"})
 
 
 class RealReport(SchemaTest):

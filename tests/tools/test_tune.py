@@ -43,6 +43,7 @@ class Compared(TuneTest):
         whole = self.tune("echo one; echo two >&2")
         self.assertEqual([t["fault"] for t in whole["trials"]], [None] * 7)
         self.assertTrue(whole["complete"] and whole["compared"])
+        self.assertEqual(whole["runs"], 1)
         self.assertEqual([t["runs"] for t in whole["trials"]], [1] * 7)
 
     def test_other_output(self):

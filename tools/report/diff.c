@@ -119,12 +119,12 @@ static const char *title_of_group(const char *group)
     static const struct {
         const char *group, *title;
     } titles[] = {
-        {"doors", "coverage"},
+        {"lookups", "coverage"},
         {"calls", "coverage"},
         {"fallbacks", "left to the driver"},
         {"fences", "order behind frees"},
         {"drains", "frees that waited"},
-        {"paid", "ordered frees awaited"},
+        {"late_waits", "ordered frees awaited"},
         {"async", "stream-ordered calls"},
         {"flushes", "replay flushed"},
         {"staging", "replay staging"},

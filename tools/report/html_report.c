@@ -427,7 +427,8 @@ static void add_frees(struct ag_text *text, const struct job *job)
     add_group(text, job, "frees", "How frees were ordered", "method", "c2");
     add_group(text, job, "fences", "How work was ordered behind frees", "kind", "c3");
     add_group(text, job, "drains", "Why frees waited for all work", "reason", "c4");
-    add_group(text, job, "paid", "When the host waited for ordered frees later", "occasion", "c3");
+    add_group(text, job, "late_waits", "When the host waited for ordered frees later", "occasion",
+              "c3");
     html_card_end(text);
 }
 
@@ -953,7 +954,7 @@ static void add_coverage(struct ag_text *text, const struct job *job)
     ag_text_add(text, "<p class=\"note\">Driver: <code>");
     html_add(text, *stats->head.driver ? stats->head.driver : "none was loaded");
     ag_text_add(text, "</code></p>\n");
-    add_list(text, job, "doors", "How the program looked up driver functions");
+    add_list(text, job, "lookups", "How the program looked up driver functions");
     add_list(text, job, "calls", "What happened to its calls");
     add_group(text, job, "fallbacks", "Why allocations were left to the driver", "reason", "c3");
     for (unsigned i = 0; i < stats->n_bypassing && i < AG_STATS_BYPASSING; i++) {

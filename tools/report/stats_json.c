@@ -142,9 +142,9 @@ static const json_t *part_of_group(struct reader *reader, const json_t *root, co
     static const struct {
         const char *group, *outer, *inner;
     } rows[] = {
-        {"doors", "coverage", "doors"},         {"calls", "coverage", NULL},
+        {"lookups", "coverage", "lookups"},     {"calls", "coverage", NULL},
         {"fallbacks", "coverage", "fallbacks"}, {"drains", "frees", "drain_reasons"},
-        {"fences", "frees", "fences"},          {"paid", "frees", "barriers_paid"},
+        {"fences", "frees", "fences"},          {"late_waits", "frees", "late_waits"},
         {"flushes", "replay", "flushes"},       {"staging", "replay", "staging"},
     };
 

@@ -457,7 +457,7 @@ static void show_json(unsigned best, unsigned passes)
     ag_emit_string(&json, "schema", "allograft-tune/1");
     ag_emit_string(&json, "version", ALLOGRAFT_VERSION);
     add_verdict_json(&json, best);
-    ag_emit_number(&json, "rounds", passes);
+    ag_emit_number(&json, "runs", passes);
     ag_emit_bool(&json, "complete", !stopped);
     ag_emit_bool(&json, "simulated", simulated);
     ag_emit_bool(&json, "compared", !options.output.ignored);

@@ -42,7 +42,7 @@ printed_in_order() {
         sort -o "$OUT/$TAG.$side.out" "$OUT/$TAG.$side.out"
     done
     compare_output || return 1
-    report 'frees.drain_reasons.device_printf > 0' 'frees.barriers_paid.exit == 0' || return 1
+    report 'frees.drain_reasons.device_printf > 0' 'frees.late_waits.exit == 0' || return 1
     echo "the host's line is the last, as natively"
     ways
 }
@@ -61,7 +61,7 @@ printed() {
     (($(grep -c '^line' "$OUT/$TAG.native.out") == 32)) ||
         { echo "natively not all lines are printed"; return 1; }
     compare_output || return 1
-    report "process.ended_by == $2" 'frees.barriers_paid.* > 0' 'frees.drained == 0' || return 1
+    report "process.ended_by == $2" 'frees.late_waits.* > 0' 'frees.drained == 0' || return 1
     echo "$(grep -c '^line' "$OUT/$TAG.with.out") of 32 lines"
     ways
 }

@@ -80,7 +80,7 @@ graph_background_checks() {
 
 loop_counts() {
     report replay.operations replay.replayed replay.released replay.nodes_updated replay.graphs_built \
-        replay.eager_rounds replay.watchdog_releases | tr '\n' ' '
+        replay.eager_iterations replay.watchdog_releases | tr '\n' ' '
 }
 
 # loop_in_turn FILE [VAR=VALUE]... -- MODE...: medians of graph_loop, natively and replayed in turn; what the loops

@@ -63,7 +63,7 @@ order_conditions() {
     case $1 in
         cross-blocking | cross-nonblocking | cross-thread | cross-copy | cross-legacy-copy)
             printf '%s\n' 'frees.watched > 0' 'frees.drained == 0' ;;
-        query-*) printf '%s\n' 'frees.barriers_paid.query > 0' 'frees.drained == 0' ;;
+        query-*) printf '%s\n' 'frees.late_waits.query > 0' 'frees.drained == 0' ;;
         host-function | stream-callback)
             printf '%s\n' 'frees.drained > 0' 'frees.drain_reasons.host_functions > 0' ;;
         *) printf '%s\n' 'coverage.redirected > 0' 'frees.drained == 0' ;;

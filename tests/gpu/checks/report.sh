@@ -6,7 +6,7 @@ exact() {
     run_with "${@:2}" -- "$BIN/counted" || { died with $?; return 1; }
     report 'coverage.redirected == 7' \
         'coverage.hooks.cuMemAlloc_v2 == 7' 'coverage.hooks.cuMemFree_v2 == 5' \
-        'coverage.intercepted == 1' 'coverage.redirecting == 1' 'coverage.doors.exported > 0' \
+        'coverage.intercepted == 1' 'coverage.redirecting == 1' 'coverage.lookups.exported > 0' \
         'process.program == counted' 'process.ended_by == exit' \
         "$place.allocs == 7" "$place.frees == 5" \
         "$place.alloc_bytes == 71369731" \

@@ -43,7 +43,7 @@ class Ends(Case):
                  ('hostile_ends_never', 'quick_exit', POOL), ('hostile_ends_never', 'exec', ORDERED),
                  ('hostile_ends_never', 'signal', POOL), ('hostile_ends_never', 'signal', ORDERED)]
         for result in self.ends_alike(cases, 5, 'it begins\n'):
-            self.assertEqual(result.report()['frees']['barriers_paid'].get('given_up'), 1)
+            self.assertEqual(result.report()['frees']['late_waits'].get('given_up'), 1)
 
     def test_what_is_pending(self):
         """Who is waited for natively is waited for; and the thread that freed waits for longer than any bound."""
@@ -55,7 +55,7 @@ class Ends(Case):
                       {'ALLOGRAFT_POLICY': 'pool', 'ALLOGRAFT_CACHE': '0'}))
         results = self.ends_alike(cases, 4, 'the kernel has ended\n', 'adversarial')
         for result in results:
-            self.assertEqual(result.report()['frees']['barriers_paid'].get('exit'), 1)
+            self.assertEqual(result.report()['frees']['late_waits'].get('exit'), 1)
 
     def test_exec_in_vain(self):
         """It leaves no trace: one report, at the end, and frees are ordered as before."""

@@ -24,7 +24,7 @@ class Lookups(Case):
                     continue
                 coverage = result.report()['coverage']
                 self.assertTrue(coverage['intercepted'])
-                self.assertGreater(coverage['doors'][lookup], 0)
+                self.assertGreater(coverage['lookups'][lookup], 0)
                 self.assertEqual(coverage['hooks']['cuMemAlloc_v2'], ALLOC_CALLS)
                 if variant.get('ALLOGRAFT_POLICY') == 'pool':
                     # The pitched one comes on top.

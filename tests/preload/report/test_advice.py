@@ -25,7 +25,7 @@ def missed(report):
 
 
 def awaited(report):
-    return report['frees']['barriers_paid']['pending_bound']
+    return report['frees']['late_waits']['pending_bound']
 
 
 def left(report):

@@ -109,7 +109,7 @@ class Numbers(Case):
                          (run.allocs, run.frees, run.bytes, run.left))
         self.assertEqual(run.device['peak_bytes'], run.peak)
         frees = run.report['frees']
-        late = frees['barriers_paid']['pending_bound'] + frees['barriers_paid']['returned']
+        late = frees['late_waits']['pending_bound'] + frees['late_waits']['returned']
         self.assertEqual(frees['waited'], frees['drained'] + frees['native'] + late)
         ways = ('null_stream', 'context_fence', 'nothing_submitted', 'watched', 'set_aside', 'drained', 'native')
         self.assertEqual(sum(frees[way] for way in ways), run.frees)
@@ -121,7 +121,7 @@ class Numbers(Case):
         if 'ALLOGRAFT_GUARD' not in settings:  # whose room is not of whole chunks
             self.assertLessEqual(abs(run.card - given), CHUNK, (run.card, given))
         for report in (run.running, run.report):  # the end places fences, and waits
-            del report['frees']['fences'], report['frees']['barriers_paid']
+            del report['frees']['fences'], report['frees']['late_waits']
         for key in ('devices', 'frees', 'cache', 'slabs'):
             self.assertEqual(without_times(run.running[key]), without_times(run.report[key]), key)
 

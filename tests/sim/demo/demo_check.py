@@ -49,7 +49,7 @@ def check_report(options, path):
         report = json.load(f)
     if report["coverage"]["intercepted"] is not True:
         fail("the report says that nothing was intercepted")
-    if report["coverage"]["doors"]["unmatched"] != 0:
+    if report["coverage"]["lookups"]["unmatched"] != 0:
         fail("some look-ups for hooked names gave addresses that the library does not know")
     counts = report["devices"][0]["placements"][options.policy]
     for name, expected in (("allocs", ALLOCATIONS), ("frees", ALLOCATIONS), ("current_bytes", 0)):
