@@ -24,7 +24,7 @@ void ag_render_text(struct ag_text *text, const struct ag_stats *stats,
  */
 void ag_render_short(struct ag_text *text, const struct ag_stats *stats,
                      const struct ag_moment *moment, const struct ag_holders_view *holders);
-/* One JSON object, as tools/allograft-stats.schema.json has it. */
+/* One JSON object, as allograft-stats.schema.json has it. */
 void ag_render_json(struct ag_text *text, const struct ag_stats *stats,
                     const struct ag_moment *moment, const struct ag_holders_view *holders);
 /* The counters of a group as members of the object that is open. */

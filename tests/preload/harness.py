@@ -11,7 +11,8 @@ import sys
 import tempfile
 import unittest
 
-sys.path.insert(0, os.path.join(os.environ['TEST_ROOT'], 'tests', 'tools'))
+sys.path[:0] = [os.path.join(os.environ['TEST_ROOT'], *folder) for folder in (('tests', 'tools'), ('tools',))]
+import stats_schema  # noqa: E402
 from json_schema import problems  # noqa: E402: it lies beside the tests of the report
 
 LIBRARY = os.environ['TEST_LIBRARY']
@@ -33,8 +34,8 @@ DISABLED = [{'ALLOGRAFT_DISABLE': '1'}]
 EVERY = POLICIES + FORCED + UNCACHED + SOON + DISABLED
 EXACT = [v for v in EVERY if v.get('ALLOGRAFT_FREE') != 'ordered']
 
-with open(os.path.join(ROOT, 'tools', 'allograft-stats.schema.json'), encoding='utf-8') as schema:
-    SCHEMA = json.load(schema)
+SCHEMA = stats_schema.schema_of(os.path.join(ROOT, 'tools', 'allograft-stats.schema.json.in'),
+                                os.path.join(ROOT, 'interpose', 'report', 'stats.def'))
 
 SEEDS = ('1', '2', '3')
 

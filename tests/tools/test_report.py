@@ -1,13 +1,17 @@
-"""The JSON report against its schema, and the schema against the list of counters."""
+"""The JSON report against its schema, and how that is made of a template and the list of counters."""
 
 import copy
 import json
 import os
-import re
+import sys
 
 import command
 from command import CommandTest, allograft, clean_environment, paths
 from json_schema import problems
+
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+sys.path.insert(0, os.path.join(ROOT, "tools"))
+import stats_schema  # noqa: E402
 
 try:
     import jsonschema
@@ -18,7 +22,7 @@ PLACEMENT = {"allocs": 3, "frees": 2, "alloc_bytes": 1536, "current_bytes": 512,
              "peak_bytes": 1024, "alloc_ns": 900, "free_ns": 600, "failed": 0,
              "size_histogram": [{"up_to_bytes": 512, "count": 3}]}
 
-# A report as small as it can be with something in every place.
+# A report as small as it can be with something in every place; counters that it does not name are 0.
 SAMPLE = {
     "schema": "allograft-stats/1", "version": "0.1.0", "simulated": False,
     "process": {"pid": 1, "program": "p", "host": "h", "rank": None, "elapsed_ns": 5, "ended_by": "exit"},
@@ -70,8 +74,25 @@ SAMPLE = {
 
 
 def read_schema():
-    with open(os.path.join(paths.root, "tools", "allograft-stats.schema.json"), encoding="utf-8") as file:
-        return json.load(file)
+    return stats_schema.schema_of(os.path.join(ROOT, "tools", "allograft-stats.schema.json.in"),
+                                  os.path.join(ROOT, "interpose", "report", "stats.def"))
+
+
+UNITS = ["#/$defs/" + unit for unit in ("count", "bytes", "nanoseconds")]
+
+
+def add_counters(value, schema):
+    """Adds the counters to a report that it does not name itself; they are 0."""
+    for item in value if isinstance(value, list) else ():
+        add_counters(item, schema.get("items", {}))
+    for name, field in schema.get("properties", {}).items() if isinstance(value, dict) else ():
+        if name in value:
+            add_counters(value[name], field)
+        elif name in schema.get("required", ()) and field.get("$ref") in UNITS:
+            value[name] = 0
+
+
+add_counters(SAMPLE, read_schema())
 
 
 def objects_within(value):
@@ -79,8 +100,7 @@ def objects_within(value):
     if isinstance(value, dict):
         yield value
         for name, field in value.items():
-            if name not in ("hooks", "fallbacks", "drain_reasons", "late_waits", "placements", "pressure", "injected",
-                            "managed", "flushes"):
+            if name not in ("hooks", "placements"):
                 yield from objects_within(field)
             elif name == "placements":
                 yield from objects_within(field["pool"])
@@ -144,7 +164,7 @@ class Schema(SchemaTest):
             for name in place:
                 report = copy.deepcopy(SAMPLE)
                 del list(objects_within(report))[i][name]
-                if name in ("pool", "app_pools"):
+                if name == "app_pools":
                     continue
                 self.assert_does_not_fit(report)
 
@@ -167,31 +187,46 @@ class Schema(SchemaTest):
             place[path[-1]] = value
             self.assert_does_not_fit(report)
 
-    def test_names_the_counters_of_the_list(self):
-        with open(os.path.join(paths.root, "interpose", "report", "stats.def"), encoding="utf-8") as file:
-            rows = re.findall(r"^AG_STAT\(\w+, (\w+), (\w+),", file.read(), re.MULTILINE)
-        fields = self.schema["properties"]
-        counted = {
-            "lookups": set(fields["coverage"]["properties"]["lookups"]["properties"]),
-            "calls": {"substituted", "redirected", "passed"},
-            "frees": set(fields["frees"]["properties"])
-                     - {"fences", "drain_reasons", "late_waits", "waited", "pending_peak_bytes"},
-            "cache": set(fields["cache"]["properties"]) - {"peak_bytes"},
-            "slabs": set(fields["slabs"]["properties"]) - {"held_bytes", "peak_bytes"},
-            "pool": set(fields["pool"]["properties"]),
-            "async": set(fields["async"]["properties"]),
-            "own_graphs": set(fields["own_graphs"]["properties"]) - {"live", "live_peak", "devices"},
-            "ipc": set(fields["ipc"]["properties"]),
-            "api": set(fields["api"]["properties"]),
-            "trace": set(fields["trace"]["properties"]),
-            "replay": set(fields["replay"]["properties"])
-                      - {"state", "reason", "eager_ns", "replayed_ns", "compared_unwaited", "flushes", "staging"},
-            "staging": set(fields["replay"]["properties"]["staging"]["properties"]),
-        }
-        for group, names in counted.items():
-            self.assertEqual(names, {key for g, key in rows if g == group}, group)
-        self.assertEqual({g for g, _ in rows}, set(counted) | {"fallbacks", "fences", "drains", "late_waits", "managed",
-                                                               "pressure", "injected", "guard", "flushes"})
+
+class Generated(SchemaTest):
+    """The schema of a template and a list of counters."""
+
+    def made(self, template, rows):
+        with command.tempfile.TemporaryDirectory() as folder:
+            paths_of = [os.path.join(folder, name) for name in ("template", "stats.def")]
+            for path, text in zip(paths_of, (json.dumps(template), rows)):
+                with open(path, "w", encoding="utf-8") as file:
+                    file.write(text)
+            return stats_schema.schema_of(*paths_of)
+
+    def test_is_what_was_built(self):
+        with open(os.path.join(os.path.dirname(paths.command), "tools", "allograft-stats.schema.json"),
+                  encoding="utf-8") as file:
+            self.assertEqual(json.load(file), self.schema)
+
+    def test_has_and_requires_every_counter(self):
+        schema = self.made({"properties": {"a": {"$counters": "g", "properties": {"own": {}}, "required": ["own"]}}},
+                           'AG_STAT(A, g, hits, "hits")\n'
+                           'AG_STAT(B, g, held_bytes,\n        "of them, " "held \\"now\\"")\n'
+                           'AG_STAT(C, g, build_ns, "time")\n')
+        self.assertEqual(schema, {"properties": {"a": {
+            "properties": {"hits": {"$ref": "#/$defs/count", "description": "hits"},
+                           "held_bytes": {"$ref": "#/$defs/bytes", "description": 'of them, held "now"'},
+                           "build_ns": {"$ref": "#/$defs/nanoseconds", "description": "time"}, "own": {}},
+            "required": ["hits", "held_bytes", "build_ns", "own"]}}})
+
+    def test_is_not_made_of_what_does_not_fit(self):
+        row = 'AG_STAT(A, g, hits, "hits")\n'
+        for template, rows, said in (
+                ({}, row, "no object has the counters of \\['g'\\]"),
+                ({"a": {"$counters": "g"}, "b": {"$counters": "h"}}, row, "names h"),
+                ({"a": {"$counters": "g"}, "b": {"$counters": "g"}}, row, "names g"),
+                ({"$counters": "g", "properties": {"hits": {}}}, row, "describes counters of g: \\['hits'\\]"),
+                ({"$counters": "g"}, row + 'AG_STAT(B, g, hits, "others")\n', "two counters hits"),
+                ({"$counters": "g"}, row + "AG_STAT(B, g, misses, LABEL)\n", "a row is not read"),
+                ({}, "", "a row is not read")):
+            with self.assertRaisesRegex(ValueError, said):
+                self.made(template, rows)
 
 
 class RealReport(SchemaTest):

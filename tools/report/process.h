@@ -72,7 +72,7 @@ struct ag_moment counters_moment(struct ag_stats *stats, enum ag_record_state st
 
 /* ---- stats_json.c -------------------------------------------------------------------------- */
 
-/* Parses a report (tools/allograft-stats.schema.json) into the process, whose counters are all
+/* Parses a report (allograft-stats.schema.json) into the process, whose counters are all
  * zero; they are then plain. Who held memory goes to its holders, if it has any, all zero, too.
  * Fields that this build does not know are ignored. False, with the reason in `why`, if it is not a
  * report. */
