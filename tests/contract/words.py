@@ -45,7 +45,6 @@ TERMS = [
 
 # Where a word stays: path, what stands on the line, why.
 EXCEPTIONS = [
-    (r'CHANGELOG\.md$', r'', 'says what was, in the words of then'),
     (r'tests/contract/(words|selftest)\.py$', r'', 'names the words'),
     (r'docs/images/.*\.svg$', r'stroke-linejoin', 'a value of SVG'),
     (r'tests/gpu/', r'\bsettled\b', 'the name of a check and of its figures'),
