@@ -380,7 +380,8 @@ static void begin_trace(void)
 
     if (!options.trace.text[0])
         return;
-    ag_pattern_expand(options.trace.text, ag_report_is_in_child(), path, sizeof(path));
+    ag_pattern_expand(options.trace.text, &ag_stats.head, ag_report_is_in_child(), path,
+                      sizeof(path));
     ag_trace_begin(path, options.trace_buffer);
 }
 

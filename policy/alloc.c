@@ -20,6 +20,7 @@
 #include "interpose/driver/driver.h"
 #include "interpose/report/errors/last_launches.h"
 #include "interpose/report/holders/holders.h"
+#include "interpose/report/live/allocations.h"
 #include "interpose/report/timing.h"
 #include "interpose/report/trace/trace.h"
 #include "interpose/settings/caller.h"

@@ -10,7 +10,7 @@
 
 #include "interpose/base/clock.h"
 #include "interpose/hooks/entry.h"
-#include "interpose/report/live.h"
+#include "interpose/report/live/live.h"
 #include "interpose/report/report.h"
 #include "interpose/report/stats.h"
 #include "interpose/report/trace/trace.h"

@@ -41,6 +41,7 @@
 
 #include "interpose/base/clock.h"
 #include "interpose/base/slot.h"
+#include "interpose/report/live/live.h"
 #include "interpose/report/stats.h"
 
 #ifndef MADV_POPULATE_WRITE
@@ -473,7 +474,7 @@ bool ag_record_begin_child(void)
     if (replace_by_memory())
         atomic_store(&is_shared, false);
     else if (!atomic_load(&is_shared))
-        ag_stats_reset();
+        ag_live_reset();
     return !atomic_load(&is_shared);
 }
 

@@ -9,7 +9,7 @@
 #include "interpose/report/errors/first_error.h"
 #include "interpose/report/graphs/render_graphs.h"
 #include "interpose/report/guard/render_guard.h"
-#include "interpose/report/live.h"
+#include "interpose/report/live/live.h"
 #include "interpose/report/render_marks.h"
 #include "interpose/report/render_pools.h"
 #include "interpose/report/render_replay.h"
@@ -53,24 +53,6 @@ static uint64_t hits(const struct view *view, unsigned hook)
 static uint64_t value_of(const _Atomic uint64_t *value)
 {
     return atomic_load_explicit(value, memory_order_relaxed);
-}
-
-/* Nanoseconds for ticks of the counters' clock; 0 where nobody can tell. */
-static double ticks_to_ns(const struct view *view, uint64_t ticks)
-{
-    const struct ag_stats_head *head = &view->stats->head;
-
-    if (view->moment->ticks <= head->started_ticks || view->moment->ns <= head->started_ns)
-        return 0;
-    return (double)ticks * (double)(view->moment->ns - head->started_ns) /
-           (double)(view->moment->ticks - head->started_ticks);
-}
-
-double ag_render_ns(const struct ag_stats *stats, const struct ag_moment *moment, uint64_t ticks)
-{
-    const struct view view = {NULL, stats, moment};
-
-    return (double)(uint64_t)(ticks_to_ns(&view, ticks) + 0.5);
 }
 
 /* How long the process ran, or 0: nobody saw it end. */
@@ -132,45 +114,12 @@ static bool intercepted(const struct view *view)
     return false;
 }
 
-/* The next of the texts that the settings are kept as; *at goes on behind it. "" behind the last.
- */
-static const char *next_text(const struct view *view, size_t *at)
-{
-    const char *settings = view->stats->head.settings;
-    const size_t capacity = sizeof(view->stats->head.settings);
-    size_t begin = *at, length = begin < capacity ? strnlen(settings + begin, capacity - begin) : 0;
-
-    if (begin + length >= capacity)
-        return "";
-    *at += length + 1;
-    return settings + begin;
-}
-
 /* --- warnings, in both forms --- */
-
-static const char *setting(const struct view *view, size_t row)
-{
-    const char *value = "";
-    size_t at = 0;
-
-    for (size_t i = 0; i <= row; i++) {
-        (void)next_text(view, &at);
-        value = next_text(view, &at);
-    }
-    return value;
-}
-
-const char *ag_render_setting(const struct ag_stats *stats, unsigned row)
-{
-    const struct view view = {NULL, stats, NULL};
-
-    return setting(&view, row);
-}
 
 /* Do ranges of NVTX begin iterations? */
 static bool by_range(const struct view *view)
 {
-    return ag_text_begins(setting(view, AG_OPTION_GRAPH_ITERATION), "nvtx:");
+    return ag_text_begins(ag_render_setting(view->stats, AG_OPTION_GRAPH_ITERATION), "nvtx:");
 }
 
 /* Calls that rules failed. */
@@ -242,23 +191,6 @@ const char *ag_render_warning(const struct ag_stats *stats, unsigned i)
 
 /* --- JSON --- */
 
-void ag_render_group_json(struct ag_emitter *json, const struct ag_stats *stats, const char *group)
-{
-    for (unsigned i = 0; i < AG_N_STATS; i++) {
-        if (!strcmp(ag_stat_rows[i].group, group))
-            ag_emit_number(json, ag_stat_rows[i].key, ag_stats_counter_of(stats, (enum ag_stat)i));
-    }
-}
-
-void ag_render_object_json(struct ag_emitter *json, const struct ag_stats *stats, unsigned indent,
-                           const char *key, const char *group)
-{
-    ag_emit_line(json, indent);
-    ag_emit_object(json, key);
-    ag_render_group_json(json, stats, group);
-    ag_emit_end(json);
-}
-
 static void json_process(struct ag_emitter *json, const struct view *view)
 {
     const struct ag_stats_head *head = &view->stats->head;
@@ -289,7 +221,8 @@ static void json_settings(struct ag_emitter *json, const struct view *view)
     ag_emit_line(json, 0);
     ag_emit_array(json, "settings");
     for (size_t i = 0; i < ag_options_count(); i++) {
-        const char *source = next_text(view, &at), *value = next_text(view, &at);
+        const char *source = ag_render_next_text(view->stats, &at),
+                   *value = ag_render_next_text(view->stats, &at);
 
         ag_emit_line(json, 1);
         ag_emit_object(json, NULL);
@@ -384,10 +317,12 @@ static void json_placement(struct ag_emitter *json, const struct view *view, uns
     ag_emit_number(json, "current_bytes", ag_live_of(view->stats, device, place));
     ag_emit_number(json, "current_blocks", allocs - frees);
     ag_emit_number(json, "peak_bytes", value_of(&view->stats->peak_bytes[device][place]));
-    ag_emit_raw(json, "alloc_ns", "%.0f",
-                ticks_to_ns(view, PLACE_SUM(view, device, place, alloc_ticks)));
-    ag_emit_raw(json, "free_ns", "%.0f",
-                ticks_to_ns(view, PLACE_SUM(view, device, place, free_ticks)));
+    ag_emit_raw(
+        json, "alloc_ns", "%.0f",
+        ag_render_ticks(view->stats, view->moment, PLACE_SUM(view, device, place, alloc_ticks)));
+    ag_emit_raw(
+        json, "free_ns", "%.0f",
+        ag_render_ticks(view->stats, view->moment, PLACE_SUM(view, device, place, free_ticks)));
     ag_emit_array(json, "size_histogram");
     for (unsigned i = 0; i < AG_SIZE_CLASSES; i++) {
         uint64_t count = PLACE_SUM(view, device, place, sizes[i]);
@@ -525,8 +460,10 @@ static void text_placement(const struct view *view, unsigned device, unsigned pl
 {
     uint64_t allocs = PLACE_SUM(view, device, place, allocs);
     uint64_t frees = PLACE_SUM(view, device, place, frees);
-    double alloc_ns = ticks_to_ns(view, PLACE_SUM(view, device, place, alloc_ticks));
-    double free_ns = ticks_to_ns(view, PLACE_SUM(view, device, place, free_ticks));
+    double alloc_ns =
+        ag_render_ticks(view->stats, view->moment, PLACE_SUM(view, device, place, alloc_ticks));
+    double free_ns =
+        ag_render_ticks(view->stats, view->moment, PLACE_SUM(view, device, place, free_ticks));
     char total[32], current[32], peak[32], per_alloc[32], per_free[32];
 
     if (!allocs && !PLACE_SUM(view, device, place, failed))
@@ -621,7 +558,8 @@ static void text_settings(const struct view *view)
     ADD(view, "  settings");
     for (size_t i = 0; i < ag_options_count(); i++) {
         const char *name = ag_option_info(i)->name + strlen("ALLOGRAFT_");
-        const char *source = next_text(view, &at), *value = next_text(view, &at);
+        const char *source = ag_render_next_text(view->stats, &at),
+                   *value = ag_render_next_text(view->stats, &at);
         const char *mark = is_from_file(source) ? "+" : strcmp(source, "default") ? "*" : "";
         char number[16];
         size_t length;
@@ -690,7 +628,7 @@ static void text_pool(const struct view *view)
     unsigned long long after = counter(view, AG_STAT_POOL_AFTER);
     unsigned long long misses = counter(view, AG_STAT_POOL_MISSES);
 
-    if (!made && !strcmp(setting(view, AG_OPTION_POLICY), "auto") &&
+    if (!made && !strcmp(ag_render_setting(view->stats, AG_OPTION_POLICY), "auto") &&
         counter(view, AG_STAT_REDIRECTED))
         ADD(view, "  no pool was needed\n");
     if (!made)

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "interpose/report/render.h"
+#include "interpose/report/render_parts.h"
 
 static uint64_t counter(const struct ag_stats *stats, unsigned id)
 {

@@ -21,7 +21,7 @@
 #include "interpose/report/deliver.h"
 #include "interpose/report/holders/holders.h"
 #include "interpose/report/holders/own_names.h"
-#include "interpose/report/live.h"
+#include "interpose/report/live/live.h"
 #include "interpose/report/render.h"
 #include "interpose/report/stats.h"
 #include "interpose/settings/pattern.h"
@@ -146,7 +146,7 @@ static void expect_report(void)
 
     if (!strcmp(setting, "off") || goes_to_stderr(setting))
         return;
-    ag_pattern_expand(setting, in_child, path, sizeof(path));
+    ag_pattern_expand(setting, &ag_stats.head, in_child, path, sizeof(path));
     ag_deliver_expect(path);
 }
 
@@ -241,7 +241,7 @@ int ag_report_write_to(const char *where)
 
     if (goes_to_stderr(where))
         return render_and_deliver(where, NULL, false, why, sizeof(why));
-    ag_pattern_expand(where, in_child, path, sizeof(path));
+    ag_pattern_expand(where, &ag_stats.head, in_child, path, sizeof(path));
     result = render_and_deliver(where, path, false, why, sizeof(why));
     if (result)
         ag_log_error("the report could not be written to %s: %s", path, why);

@@ -5,10 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "interpose/base/bits.h"
 #include "interpose/base/hash.h"
 #include "interpose/base/pages.h"
-#include "interpose/report/live.h"
 #include "interpose/settings/options.h"
 
 struct ag_stats ag_stats;
@@ -42,12 +40,6 @@ void ag_stats_prepare(void)
     ag_pages_ready(own, offsetof(struct ag_stats_slot, places) + sizeof(own->places[0]));
 }
 
-void ag_stats_reset(void)
-{
-    memset(&ag_stats, 0, sizeof(ag_stats));
-    ag_live_reset();
-}
-
 static uint64_t mix(uint64_t hash, const char *text)
 {
     return ag_hash_bytes(hash, text, strlen(text) + 1);
@@ -72,8 +64,7 @@ uint64_t ag_stats_fingerprint(void)
     return hash;
 }
 
-/* The calling thread's slot; if it is its own, the thread knows from now on where it counts. */
-static unsigned find_own(void)
+unsigned ag_stats_find_own(void)
 {
     unsigned slot = ag_slot();
 
@@ -84,14 +75,14 @@ static unsigned find_own(void)
 
 void ag_stats_add_first(enum ag_stat id, uint64_t n)
 {
-    unsigned slot = find_own();
+    unsigned slot = ag_stats_find_own();
 
     ag_stats_count(slot, &ag_stats.slots[slot].counters[id], n);
 }
 
 void ag_stats_hit_first(enum ag_hook hook)
 {
-    unsigned slot = find_own();
+    unsigned slot = ag_stats_find_own();
 
     ag_stats_count(slot, &ag_stats.slots[slot].hits[hook], 1);
 }
@@ -178,111 +169,4 @@ uint64_t ag_stats_app_pool_sum(const struct ag_stats *stats, unsigned row, enum 
 {
     return ag_stats_sum_of(stats, offsetof(struct ag_stats_slot, app_pools[row][which])) -
            atomic_load_explicit(&stats->app_pools[row].before[which], memory_order_relaxed);
-}
-
-static unsigned row_of(int device)
-{
-    return device < 0 || (unsigned)device >= AG_STATS_DEVICES ? AG_STATS_DEVICES - 1
-                                                              : (unsigned)device;
-}
-
-static unsigned size_class(uint64_t bytes)
-{
-    unsigned power = ag_log2((bytes - (bytes != 0)) | 256) - 8;
-
-    return power < AG_SIZE_CLASSES ? power : AG_SIZE_CLASSES - 1;
-}
-
-/* `slot` has these `stats`; 0 also stands for any that is the calling thread's own. */
-static inline void count_allocated(unsigned slot, struct ag_place_stats *stats, uint64_t bytes,
-                                   uint64_t ticks)
-{
-    ag_stats_count(slot, &stats->allocs, 1);
-    if (ticks)
-        ag_stats_count(slot, &stats->alloc_ticks, ticks);
-    ag_stats_count(slot, &stats->sizes[size_class(bytes)], 1);
-}
-
-static inline void count_freed(unsigned slot, struct ag_place_stats *stats, uint64_t bytes,
-                               uint64_t ticks)
-{
-    ag_stats_count(slot, &stats->frees, 1);
-    if (ticks)
-        ag_stats_count(slot, &stats->free_ticks, ticks);
-    ag_stats_count(slot, &stats->freed_bytes, bytes);
-}
-
-__attribute__((noinline)) static void allocated_first(int device, enum ag_placement place,
-                                                      uint64_t bytes, uint64_t ticks)
-{
-    unsigned slot = find_own(), row = row_of(device);
-
-    count_allocated(slot, &ag_stats.slots[slot].places[row][place], bytes, ticks);
-    ag_live_add(slot, row, place, bytes);
-}
-
-__attribute__((noinline)) static void freed_first(int device, enum ag_placement place,
-                                                  uint64_t bytes, uint64_t ticks)
-{
-    unsigned slot = find_own();
-
-    count_freed(slot, &ag_stats.slots[slot].places[row_of(device)][place], bytes, ticks);
-}
-
-void ag_stats_allocated(int device, enum ag_placement place, uint64_t bytes, uint64_t ticks)
-{
-    struct ag_stats_slot *own = ag_stats_own();
-    unsigned row = row_of(device);
-
-    if (!own) {
-        allocated_first(device, place, bytes, ticks);
-        return;
-    }
-    count_allocated(0, &own->places[row][place], bytes, ticks);
-    ag_live_count(&own->places[row][place], row, place, bytes);
-}
-
-void ag_stats_freed(int device, enum ag_placement place, uint64_t bytes, uint64_t ticks)
-{
-    struct ag_stats_slot *own = ag_stats_own();
-
-    if (own)
-        count_freed(0, &own->places[row_of(device)][place], bytes, ticks);
-    else
-        freed_first(device, place, bytes, ticks);
-}
-
-void ag_stats_moved(int device, enum ag_placement from, enum ag_placement to, uint64_t bytes)
-{
-    unsigned slot = ag_slot(), row = row_of(device);
-
-    struct ag_place_stats *stats = ag_stats.slots[slot].places[row];
-
-    ag_stats_count(slot, &stats[from].frees, 1);
-    ag_live_subtract(slot, row, from, bytes);
-    ag_stats_count(slot, &stats[to].allocs, 1);
-    ag_stats_count(slot, &stats[to].sizes[size_class(bytes)], 1);
-    ag_live_add(slot, row, to, bytes);
-}
-
-void ag_stats_given(int device, uint64_t bytes)
-{
-    ag_raise_to(&ag_stats.given_peak[row_of(device)], bytes);
-}
-
-bool ag_stats_gives_more(int device, uint64_t bytes)
-{
-    return bytes > atomic_load_explicit(&ag_stats.given_peak[row_of(device)], memory_order_relaxed);
-}
-
-void ag_stats_failed(int device, enum ag_placement place)
-{
-    unsigned slot = ag_slot();
-
-    ag_stats_count(slot, &ag_stats.slots[slot].places[row_of(device)][place].failed, 1);
-}
-
-uint64_t ag_stats_current(int device, enum ag_placement place)
-{
-    return ag_live_of(&ag_stats, row_of(device), place);
 }

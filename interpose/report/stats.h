@@ -234,8 +234,6 @@ extern struct ag_stats ag_stats;
 /* Touches the pages in which the calling thread counts what it does on the first device, before the
  * program waits for them. */
 void ag_stats_prepare(void);
-/* Everything back to zero. No other thread may count meanwhile. */
-void ag_stats_reset(void);
 /* A number that differs between builds whose lists (counters, hooks, settings) or sizes differ. */
 uint64_t ag_stats_fingerprint(void);
 /* Replay was asked for; why it is unavailable, or NULL when it is on. Before anybody else
@@ -274,6 +272,9 @@ static inline struct ag_stats_slot *ag_stats_own(void)
 {
     return ag_slot_counters;
 }
+
+/* The calling thread's slot; if it is its own, the thread knows from now on where it counts. */
+unsigned ag_stats_find_own(void);
 
 /* The same counts, of any thread. */
 void ag_stats_add_first(enum ag_stat id, uint64_t n);
@@ -381,19 +382,5 @@ static inline void ag_stats_app_pool(unsigned row, enum ag_app_count which, uint
 
 /* What was counted for the row's pool. */
 uint64_t ag_stats_app_pool_sum(const struct ag_stats *stats, unsigned row, enum ag_app_count which);
-
-/* One successful allocation or free of `bytes` on `device`, which took `ticks` of ag_clock_ticks().
- */
-void ag_stats_allocated(int device, enum ag_placement place, uint64_t bytes, uint64_t ticks);
-void ag_stats_freed(int device, enum ag_placement place, uint64_t bytes, uint64_t ticks);
-void ag_stats_failed(int device, enum ag_placement place);
-/* We have so many bytes of the device. */
-void ag_stats_given(int device, uint64_t bytes);
-/* Is that more than ever before? */
-bool ag_stats_gives_more(int device, uint64_t bytes);
-/* A block of `bytes` that the program has was moved. */
-void ag_stats_moved(int device, enum ag_placement from, enum ag_placement to, uint64_t bytes);
-/* Bytes of that placement that the program has now. */
-uint64_t ag_stats_current(int device, enum ag_placement place);
 
 #endif

@@ -10,9 +10,8 @@
 #include "interpose/report/stats.h"
 
 /* What a letter stands for; its length, or 0 for a letter that stands for nothing. */
-static size_t expand(char letter, char *text, size_t capacity)
+static size_t expand(const struct ag_stats_head *head, char letter, char *text, size_t capacity)
 {
-    const struct ag_stats_head *head = &ag_stats.head;
     int length = 0;
 
     if (letter == 'p')
@@ -26,14 +25,16 @@ static size_t expand(char letter, char *text, size_t capacity)
     return length > 0 ? (size_t)length : 0;
 }
 
-void ag_pattern_expand(const char *pattern, bool in_child, char *path, size_t capacity)
+void ag_pattern_expand(const char *pattern, const struct ag_stats_head *head, bool in_child,
+                       char *path, size_t capacity)
 {
     size_t length = 0;
     bool has_pid = false;
     char pid[16];
 
     for (; *pattern && length + 1 < capacity; pattern++) {
-        size_t added = *pattern == '%' ? expand(pattern[1], path + length, capacity - length) : 0;
+        size_t added =
+            *pattern == '%' ? expand(head, pattern[1], path + length, capacity - length) : 0;
 
         if (!added) {
             path[length++] = *pattern;
@@ -45,7 +46,7 @@ void ag_pattern_expand(const char *pattern, bool in_child, char *path, size_t ca
     }
     path[length < capacity ? length : capacity - 1] = '\0';
     if (in_child && !has_pid) {
-        snprintf(pid, sizeof(pid), "%d", ag_stats.head.pid);
+        snprintf(pid, sizeof(pid), "%d", head->pid);
         (void)ag_pattern_distinguish(path, capacity, pid);
     }
 }

@@ -5,10 +5,13 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* `pattern` with %p %h %n %r filled in: this process's id, host, program and rank (0 without one),
- * as the head of ag_stats has them. in_child: a pattern without %p gets the process id before its
+struct ag_stats_head;
+
+/* `pattern` with %p %h %n %r filled in: the id, host, program and rank (0 without one) that
+ * `head` has of the process. in_child: a pattern without %p gets the process id before its
  * ending. What does not fit is cut. */
-void ag_pattern_expand(const char *pattern, bool in_child, char *path, size_t capacity);
+void ag_pattern_expand(const char *pattern, const struct ag_stats_head *head, bool in_child,
+                       char *path, size_t capacity);
 /* Puts `words` before the ending of the name, which says of what kind the file is: "a.json" becomes
  * "a.words.json". False where there is no room, and nothing is changed. */
 bool ag_pattern_distinguish(char *path, size_t capacity, const char *words);

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "interpose/driver/driver.h"
+#include "interpose/report/live/allocations.h"
 #include "interpose/report/trace/trace.h"
 #include "policy/decide.h"
 #include "policy/order/capture.h"

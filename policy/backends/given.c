@@ -10,6 +10,7 @@
 #include "policy/backends/given.h"
 
 #include "interpose/driver/driver.h"
+#include "interpose/report/live/allocations.h"
 #include "interpose/report/stats.h"
 #include "policy/contexts/context.h"
 #include "policy/order/capture.h"

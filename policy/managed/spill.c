@@ -7,6 +7,7 @@
 
 #include "interpose/base/threads/lock.h"
 #include "interpose/driver/driver.h"
+#include "interpose/report/live/allocations.h"
 #include "interpose/report/trace/trace.h"
 #include "policy/backends/backend.h"
 #include "policy/backends/given.h"

@@ -11,7 +11,7 @@
 
 #include "interpose/report/emitter.h"
 #include "interpose/report/graphs/render_graphs.h"
-#include "interpose/report/live.h"
+#include "interpose/report/live/live.h"
 #include "interpose/settings/options.h"
 #include "tools/report/diff_words.h"
 #include "tools/report/job.h"

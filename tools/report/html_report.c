@@ -7,7 +7,7 @@
 
 #include "interpose/report/errors/first_error.h"
 #include "interpose/report/graphs/render_graphs.h"
-#include "interpose/report/live.h"
+#include "interpose/report/live/live.h"
 #include "interpose/report/verdict/sums.h"
 #include "interpose/report/verdict/verdict.h"
 #include "interpose/settings/options.h"

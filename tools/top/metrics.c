@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "interpose/report/live.h"
+#include "interpose/report/live/live.h"
 #include "interpose/report/verdict/sums.h"
 
 /* ---- samples ------------------------------------------------------------------------------- */

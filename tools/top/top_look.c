@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "interpose/base/clock.h"
-#include "interpose/report/live.h"
+#include "interpose/report/live/live.h"
 #include "interpose/report/verdict/sums.h"
 #include "tools/base/complain.h"
 #include "tools/base/folder.h"

@@ -1,7 +1,7 @@
 /* The program's own executable graphs in a report: see render_graphs.h. */
 #include "interpose/report/graphs/render_graphs.h"
 
-#include "interpose/report/render.h"
+#include "interpose/report/render_parts.h"
 
 /* In the order of enum ag_own_graph_bytes: in JSON, in the text. */
 static const struct {

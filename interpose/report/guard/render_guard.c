@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "interpose/report/render.h"
+#include "interpose/report/render_parts.h"
 
 /* A file of counters may hold anything. */
 static bool is_sound(const struct ag_guard_finding *finding)

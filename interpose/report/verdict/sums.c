@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "interpose/report/live.h"
+#include "interpose/report/live/live.h"
 
 struct ag_sum_frees ag_sum_frees(const struct ag_stats *stats)
 {

@@ -6,7 +6,7 @@
 
 #include "interpose/base/text.h"
 #include "interpose/report/emitter.h"
-#include "interpose/report/render.h"
+#include "interpose/report/render_parts.h"
 #include "interpose/report/stats.h"
 
 /* One line each, never empty. What is too long is cut. */

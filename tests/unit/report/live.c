@@ -2,7 +2,7 @@
  * one thread, in one that a second joins, in threads one after the other, and in threads together,
  * where only one at a time has certain bytes, which bounds what any order of the calls can come to.
  */
-#include "interpose/report/live.h"
+#include "interpose/report/live/live.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -39,7 +39,7 @@ static void one_thread(void)
 {
     uint64_t state = 7, current = 0, most = 0;
 
-    ag_stats_reset();
+    ag_live_reset();
     for (unsigned i = 0; i < 100000; i++) {
         uint64_t bytes = chance_below(&state, 1000);
 
@@ -74,7 +74,7 @@ static int second_comes(void)
     uint64_t mine = 0;
     pthread_t second;
 
-    ag_stats_reset();
+    ag_live_reset();
     add(1);
     CHECK(!pthread_create(&second, NULL, come, NULL));
     do {
@@ -111,7 +111,7 @@ static int second_is_small(void)
 {
     pthread_t second;
 
-    ag_stats_reset();
+    ag_live_reset();
     add(1000);
     CHECK(!pthread_create(&second, NULL, add_a_little, NULL) && !pthread_join(second, NULL));
     CHECK(now() == 1001 && peak() == now());
@@ -198,7 +198,7 @@ static int one_thread_of_several_placements(void)
     struct count counts[AG_N_PLACEMENTS + 1] = {0};
     uint64_t state = 5;
 
-    ag_stats_reset();
+    ag_live_reset();
     for (unsigned i = 0; i < 100000; i++) {
         unsigned place;
         int64_t bytes = choose(&state, counts, &place);
@@ -230,7 +230,7 @@ static void threads_in_turn(void)
     pthread_t threads[N_STEPPERS];
     uint64_t state = 3;
 
-    ag_stats_reset();
+    ag_live_reset();
     step.over = false;
     CHECK(!pthread_barrier_init(&step.begins, NULL, N_STEPPERS + 1));
     CHECK(!pthread_barrier_init(&step.ends, NULL, N_STEPPERS + 1));
@@ -277,7 +277,7 @@ static void threads_together(void)
 {
     pthread_t threads[N_TOGETHER];
 
-    ag_stats_reset();
+    ag_live_reset();
     for (unsigned i = 0; i < N_TOGETHER; i++)
         CHECK(!pthread_create(&threads[i], NULL, wander, NULL));
     for (uint64_t i = 1; i <= N_ADDED; i++) {

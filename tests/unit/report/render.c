@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "interpose/report/live/live.h"
 #include "interpose/settings/options.h"
 #include "tests/common/check.h"
 
@@ -46,7 +47,7 @@ static void set_iteration(const char *value)
 
 static void says_nothing_when_off(void)
 {
-    ag_stats_reset();
+    ag_live_reset();
     has_not(report(ag_render_text), "  replay\n");
     has_not(report(ag_render_text), "replayed");
     has(report(ag_render_json), "\"replay\":{\"state\":\"off\",\"reason\":\"\",");
@@ -55,7 +56,7 @@ static void says_nothing_when_off(void)
 
 static void says_why_it_is_unavailable(void)
 {
-    ag_stats_reset();
+    ag_live_reset();
     ag_stats_replay("the driver has no \"cuX\"");
     has_not(report(ag_render_text), "  replay\n");
     has(report(ag_render_text), "  warning: nothing was replayed: the driver has no \"cuX\"\n");
@@ -67,7 +68,7 @@ static void shows_shares(void)
 {
     const char *text;
 
-    ag_stats_reset();
+    ag_live_reset();
     ag_stats_replay(NULL);
     ag_stats_add(AG_STAT_REPLAY_STREAMS, 2);
     ag_stats_add(AG_STAT_REPLAY_SEEN, 2000);
@@ -115,7 +116,7 @@ static void shows_shares(void)
 
 static void warns(void)
 {
-    ag_stats_reset();
+    ag_live_reset();
     ag_stats_replay(NULL);
     has(report(ag_render_text), "warning: ALLOGRAFT_GRAPH marks no stream");
     has(report(ag_render_text),
@@ -129,7 +130,7 @@ static void warns(void)
     has_not(report(ag_render_text), "warning");
     ag_stats_add(AG_STAT_REPLAY_VERIFY_DIFFERENT, 1);
     has(report(ag_render_text), "warning: ALLOGRAFT_GRAPH_VERIFY found");
-    ag_stats_reset();
+    ag_live_reset();
     ag_stats_replay(NULL);
     set_iteration("auto");
     has_not(report(ag_render_text), "NVTX had");

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "interpose/report/live/allocations.h"
+#include "interpose/report/live/live.h"
 #include "tests/common/check.h"
 
 #define PLACE_SUM(device, place, member) \
@@ -28,14 +30,14 @@ static void counts_sizes(void)
         const uint64_t inside[] = {class ? up_to / 2 + 1 : 1, up_to};
 
         for (size_t i = 0; i < N_OF(inside); i++) {
-            ag_stats_reset();
+            ag_live_reset();
             ag_stats_allocated(0, AG_PLACE_POOL, inside[i], 0);
             for (unsigned other = 0; other < AG_SIZE_CLASSES; other++)
                 CHECK_SAID(histogram(other) == (other == class), "%llu in class %u",
                            (unsigned long long)inside[i], other);
         }
     }
-    ag_stats_reset();
+    ag_live_reset();
     ag_stats_allocated(0, AG_PLACE_POOL, 0, 0);
     ag_stats_allocated(0, AG_PLACE_POOL, UINT64_MAX, 0);
     ag_stats_allocated(0, AG_PLACE_POOL, (1ull << (AG_SIZE_CLASSES + 8)) + 1, 0);
@@ -62,7 +64,7 @@ static void keeps_places_apart(void)
 {
     static const int devices[] = {0, 1, AG_STATS_DEVICES - 1, AG_STATS_DEVICES, 1000, -1};
 
-    ag_stats_reset();
+    ag_live_reset();
     for (size_t i = 0; i < N_OF(devices); i++) {
         ag_stats_allocated(devices[i], AG_PLACE_MANAGED, 1000, 5);
         ag_stats_allocated(devices[i], AG_PLACE_MANAGED, 10, 5);
@@ -106,7 +108,7 @@ static void counts_in_threads(void)
     pthread_t threads[N_THREADS];
     const uint64_t n = (uint64_t)N_THREADS * N_COUNTS;
 
-    ag_stats_reset();
+    ag_live_reset();
     for (unsigned i = 0; i < N_THREADS; i++)
         CHECK(!pthread_create(&threads[i], NULL, count, NULL));
     for (unsigned i = 0; i < N_THREADS; i++)
@@ -143,7 +145,7 @@ static void counts_rules(void)
 {
     static const int rules[] = {0, 1, AG_MAX_RULES - 1, -1, AG_MAX_RULES, 1000};
 
-    ag_stats_reset();
+    ag_live_reset();
     for (size_t i = 0; i < N_OF(rules); i++)
         ag_stats_rule_hit(rules[i], 10 + i);
     ag_stats_rule_hit(1, 100);

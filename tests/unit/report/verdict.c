@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "interpose/report/live/live.h"
+#include "interpose/report/render.h"
 #include "interpose/settings/options.h"
 #include "tests/common/check.h"
 
@@ -24,7 +26,7 @@ static void set(enum ag_option_row row, const char *value)
 
 static void begin(void)
 {
-    ag_stats_reset();
+    ag_live_reset();
     memset(&ag_stats.head, 0, sizeof(ag_stats.head));
     atomic_store(&ag_stats.n_bypassing, 0);
     set(AG_OPTION_POLICY, "auto");

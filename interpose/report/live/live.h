@@ -59,7 +59,7 @@ static inline void ag_live_subtract(unsigned slot, unsigned row, enum ag_placeme
 /* What the program of these counters has. Never less while threads come and go. */
 uint64_t ag_live_of(const struct ag_stats *stats, unsigned row, enum ag_placement place);
 
-/* The counters are zero, and nobody counts. */
+/* Every counter back to zero. No other thread may count meanwhile. */
 void ag_live_reset(void);
 /* A forked child counts from zero. */
 void ag_live_begin_child(void);

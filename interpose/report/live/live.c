@@ -13,7 +13,7 @@
  * adds up, so a thread that is given another does at its first allocation. So if the first did not
  * see the second, the second's sum has what the first added. What the slot has more of that
  * placement than its allowance was granted to nobody; so its other placements lose theirs. */
-#include "interpose/report/live.h"
+#include "interpose/report/live/live.h"
 
 #include <stddef.h>
 #include <string.h>
@@ -185,14 +185,20 @@ uint64_t ag_live_of(const struct ag_stats *stats, unsigned row, enum ag_placemen
     return allocated > freed ? allocated - freed : 0;
 }
 
-void ag_live_reset(void)
+static void forget(void)
 {
     memset(live.granted, 0, sizeof(live.granted));
     memset(live.granted_all, 0, sizeof(live.granted_all));
 }
 
+void ag_live_reset(void)
+{
+    memset(&ag_stats, 0, sizeof(ag_stats));
+    forget();
+}
+
 void ag_live_begin_child(void)
 {
     ag_lock_init(&live.lock, AG_RANK_LIVE); /* the thread that held it is the parent's */
-    ag_live_reset();
+    forget();
 }
