@@ -9,7 +9,6 @@
 #include "interpose/driver/driver.h"
 #include "policy/contexts/context.h"
 #include "policy/order/capture.h"
-#include "policy/order/free.h"
 
 bool ag_fence_needs_context(struct ag_context *context)
 {
@@ -172,11 +171,30 @@ CUresult ag_fence_wait_on_host(CUevent event)
     return result;
 }
 
+#define PROBE_BYTES 4096u
+
+CUresult ag_fence_like_the_driver(struct ag_context *context)
+{
+    CUdeviceptr probe = 0;
+    bool pushed;
+    CUresult result = ag_context_make_current(context, &pushed);
+
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = ag_cu.cuMemAlloc_v2(&probe, 1);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY) /* managed memory obeys the same rules, and has room */
+        result = ag_cu.cuMemAllocManaged(&probe, PROBE_BYTES, CU_MEM_ATTACH_GLOBAL);
+    if (result == CUDA_SUCCESS)
+        result = ag_cu.cuMemFree_v2(probe);
+    ag_context_restore(pushed);
+    return result;
+}
+
 /* cuCtxSynchronize would end a capture, also one that begins before the driver has it. */
 CUresult ag_fence_wait_context(struct ag_context *context)
 {
     CUstreamCaptureMode previous = ag_capture_relax();
-    CUresult result = ag_free_like_the_driver(context);
+    CUresult result = ag_fence_like_the_driver(context);
 
     ag_capture_restore(previous);
     return result;

@@ -43,6 +43,9 @@ CUresult ag_fence_wait_everywhere(struct ag_context *context, CUevent event);
 CUresult ag_fence_wait_on_host(CUevent event);
 /* The same, for `timeout_ns` at most; CUDA_ERROR_NOT_READY after that. */
 CUresult ag_fence_poll(CUevent event, uint64_t timeout_ns);
+/* Allocates and frees a little natively: the driver's own free decides whether one is legal now,
+ * and waits as it does for all work of `context`. Its answer. */
+CUresult ag_fence_like_the_driver(struct ag_context *context);
 /* The host waits for all work of the context by the driver's own free: for where no event can be
  * placed or waited for. What that returns. Ends no capture. */
 CUresult ag_fence_wait_context(struct ag_context *context);

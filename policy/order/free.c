@@ -16,25 +16,6 @@
 #include "policy/order/users.h"
 #include "policy/order/watch.h"
 
-#define PROBE_BYTES 4096u
-
-CUresult ag_free_like_the_driver(struct ag_context *context)
-{
-    CUdeviceptr probe = 0;
-    bool pushed;
-    CUresult result = ag_context_make_current(context, &pushed);
-
-    if (result != CUDA_SUCCESS)
-        return result;
-    result = ag_cu.cuMemAlloc_v2(&probe, 1);
-    if (result == CUDA_ERROR_OUT_OF_MEMORY) /* managed memory obeys the same rules, and has room */
-        result = ag_cu.cuMemAllocManaged(&probe, PROBE_BYTES, CU_MEM_ATTACH_GLOBAL);
-    if (result == CUDA_SUCCESS)
-        result = ag_cu.cuMemFree_v2(probe);
-    ag_context_restore(pushed);
-    return result;
-}
-
 /* Could a native free return that? It refuses in a capture, and returns sticky errors. Other errors
  * of our probes do not concern the program. */
 static bool is_native_answer(CUresult result)
@@ -59,7 +40,7 @@ static CUresult free_in_capture(struct ag_context *context, bool *ret_set_aside)
     ag_timing_is_slow();
     if (ag_drain_is_never() && ag_context_init_resources(context) == CUDA_SUCCESS)
         return set_aside(ag_cu.cuStreamQuery(context->free_stream), ret_set_aside);
-    result = ag_free_like_the_driver(context);
+    result = ag_fence_like_the_driver(context);
     if (result != CUDA_SUCCESS)
         return set_aside(result, ret_set_aside);
     ag_drain_count(AG_DRAIN_CAPTURE);
@@ -94,7 +75,10 @@ static CUresult drain_for_threads(struct ag_context *context, bool *ret_set_asid
 {
     CUresult result = drain(context, AG_DRAIN_THREADS, ret_set_aside);
 
-    ag_users_drained();
+    /* The passes go last: who submits with one before that may go unseen until the look after next,
+     * but not longer. */
+    if (ag_users_drained(ag_watch_is_on()))
+        ag_watch_close_passes();
     return result;
 }
 

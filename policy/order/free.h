@@ -61,10 +61,6 @@ static inline CUresult ag_free_order(struct ag_context *context, bool *ret_set_a
     return ag_free_order_work(context, ret_set_aside);
 }
 
-/* Allocates and frees a little natively: the driver's own free decides whether one is legal now,
- * and waits as it does for all work of `context`. Its answer. */
-CUresult ag_free_like_the_driver(struct ag_context *context);
-
 /* A context came to life. */
 void ag_free_context_entered(void);
 /* The context is gone, its events and captures with it. */

@@ -5,7 +5,6 @@
 
 #include "interpose/base/arena.h"
 #include "interpose/base/threads/lock.h"
-#include "policy/order/watch.h"
 
 /* Frees that drain between two looks. A thread stops to count at the second look that has not seen
  * it, or at the first after one that has: so 8 to 16 frees are slower than they might be in a
@@ -117,16 +116,14 @@ static void look(void)
     ag_lock_release(&users.lock);
 }
 
-/* The passes go last: who submits with one before that may go unseen until the look after next, but
- * not longer. */
-void ag_users_drained(void)
+bool ag_users_drained(bool watched)
 {
-    if (!ag_watch_is_on() ||
+    if (!watched ||
         atomic_fetch_add_explicit(&users.n_drained, 1, memory_order_relaxed) % DRAINS_PER_LOOK !=
             DRAINS_PER_LOOK - 1)
-        return;
+        return false;
     look();
-    ag_watch_close_passes();
+    return true;
 }
 
 void ag_users_begin_child(void)

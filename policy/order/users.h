@@ -53,9 +53,9 @@ static inline bool ag_users_are_several(void)
 }
 
 /* The calling thread's free has drained since others use CUDA. Every so many times it is looked who
- * of them has called nothing meanwhile. Only while streams are watched: a thread that launches
- * kernels is seen when it has lost its pass. */
-void ag_users_drained(void);
+ * of them has called nothing meanwhile: true, and all threads are to lose their passes. Only while
+ * streams are watched: a thread that launches kernels is seen when it has lost its pass. */
+bool ag_users_drained(bool watched);
 
 /* In a forked child the calling thread is the only one. */
 void ag_users_begin_child(void);
