@@ -56,6 +56,8 @@ static bool plans_alike;
 /* Freed while a capture was open, under ALLOGRAFT_FREE=ordered. */
 static _Atomic(struct ag_block *) set_aside;
 
+static void free_unguarded(struct ag_block *block);
+
 void ag_alloc_configure(const struct ag_request_params *new_defaults,
                         const struct ag_rules *new_rules)
 {
@@ -63,6 +65,7 @@ void ag_alloc_configure(const struct ag_request_params *new_defaults,
     rules = new_rules && new_rules->n ? new_rules : NULL;
     plans_alike = !rules && !ag_guard_is_on() && !ag_budget_is_limited() &&
                   (defaults.policy == AG_POLICY_AUTO || defaults.policy == AG_POLICY_POOL);
+    ag_guard_give_to(free_unguarded);
 }
 
 void ag_alloc_prepare(struct ag_context *context, const void *caller)
@@ -369,7 +372,7 @@ static bool give_to_device(struct ag_context *context, struct ag_block *blocks)
         return all;
     if (ag_private_stream_wait(context, GIVE_BACK_NS) == CUDA_ERROR_NOT_READY)
         return false;
-    ag_pool_trim_own(context->device);
+    ag_pool_trim(context->device);
     return all;
 }
 
@@ -1230,7 +1233,8 @@ static CUresult free_guarded(struct ag_block *block, const void *caller)
     return CUDA_SUCCESS;
 }
 
-void ag_alloc_unguarded(struct ag_block *block)
+/* A KEPT block that a guard had, whose users are done, goes where freed blocks go. */
+static void free_unguarded(struct ag_block *block)
 {
     if (is_freed_natively(block))
         (void)free_native(block, false, NULL);
@@ -1256,9 +1260,12 @@ static CUresult free_private(struct ag_block *block)
 
 void ag_alloc_pool_ended(struct ag_block *blocks)
 {
-    CUstreamCaptureMode mode = ag_capture_relax();
+    CUstreamCaptureMode mode;
     bool pushed;
 
+    if (!blocks)
+        return;
+    mode = ag_capture_relax();
     while (blocks) {
         struct ag_block copy = *blocks;
 
@@ -1561,6 +1568,7 @@ void ag_alloc_context_dying(struct ag_context *context)
             ag_budget_forget(block); /* goes with the context */
     }
     ag_pool_trim(context->device);
+    ag_managed_pool_trim(context->device);
     ag_context_restore(pushed);
     ag_capture_restore(mode);
     ag_free_context_gone(context);

@@ -35,16 +35,13 @@ CUresult ag_free_async(CUdeviceptr address, CUstream stream,
                        CUresult (*free_async)(CUdeviceptr, CUstream),
                        CUresult (*synchronize)(CUstream), const void *caller);
 
-/* A KEPT block that a guard had, whose users are done, goes where freed blocks go. */
-struct ag_block;
-void ag_alloc_unguarded(struct ag_block *block);
-
 /* The driver gave the program memory of `device` past us: has it still room for itself? */
 struct ag_device;
 void ag_alloc_given_to_program(const struct ag_device *device, size_t bytes);
 
 /* A capture ended and none is open any more: what was set aside is freed. */
 void ag_alloc_capture_closed(void);
+struct ag_block;
 /* Memory that a pool of captures kept (KEPT blocks, linked by ->next) goes back to the driver. */
 void ag_alloc_pool_ended(struct ag_block *blocks);
 /* The program is about to destroy `context`: its memory goes, as natively, once its work is done

@@ -28,6 +28,7 @@
 #include "policy/app/app_async.h"
 #include "policy/app/app_pools.h"
 #include "policy/backends/backend.h"
+#include "policy/backends/managed_pool.h"
 #include "policy/budget.h"
 #include "policy/churn.h"
 #include "policy/contexts/context.h"
@@ -222,9 +223,10 @@ CUresult ag_answer_mem_info(size_t *ret_free, size_t *ret_total)
     if (result != CUDA_SUCCESS || !ret_free || !context)
         return result;
     total = ret_total ? *ret_total : context->device->total_bytes;
-    ours = ag_pool_idle(context->device) + ag_device_cached_room(context->device) +
-           ag_app_pools_held(context->device) + ag_managed_kept(context->device) +
-           ag_guard_kept(context->device);
+    ours = ag_pool_idle(context->device) + ag_managed_pool_idle(context->device) +
+           ag_device_cached_room(context->device) + ag_app_pools_held(context->device) +
+           ag_managed_kept(context->device) +
+           atomic_load_explicit(&context->device->guard_kept, memory_order_relaxed);
     *ret_free = ours > total - *ret_free ? total : *ret_free + ours;
     answer_by_budget(context->device, ret_free, ret_total);
     return result;

@@ -8,7 +8,6 @@
 #include "policy/app/app_pools.h"
 #include "policy/backends/given.h"
 #include "policy/contexts/context.h"
-#include "policy/guard/guard.h"
 #include "policy/ledger.h"
 
 static struct ag_size limit = {.value = UINT64_MAX};
@@ -69,7 +68,8 @@ static uint64_t left_beside(struct ag_device *device, uint64_t cached)
     uint64_t taken = atomic_load_explicit(&device->taken, memory_order_relaxed);
     uint64_t share = share_of(device);
 
-    cached += ag_guard_kept(device); /* goes back before an allocation fails */
+    /* What guards keep goes back before an allocation fails. */
+    cached += atomic_load_explicit(&device->guard_kept, memory_order_relaxed);
     taken = taken > cached ? taken - cached : 0;
     return share > taken ? share - taken : 0;
 }

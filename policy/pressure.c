@@ -6,6 +6,7 @@
 #include "interpose/report/trace/trace.h"
 #include "policy/app/app_pools.h"
 #include "policy/backends/backend.h"
+#include "policy/backends/managed_pool.h"
 #include "policy/budget.h"
 #include "policy/contexts/context.h"
 #include "policy/guard/guard.h"
@@ -97,11 +98,6 @@ void ag_pressure_returned(struct ag_device *device, size_t bytes)
 
     if (context && context->device == device && !ag_capture_is_open() && has_moved(device, bytes))
         (void)look(device);
-}
-
-void ag_pressure_pending(size_t bytes)
-{
-    ag_level_add(&ag_stats.pending_bytes, bytes);
 }
 
 /* A native cudaFree would have waited for the work that our frees are ordered behind, so waiting
@@ -279,7 +275,7 @@ static void give_up_pooled(struct ag_device *device)
     if (!ag_once_is_done(&device->pool_state))
         return;
     ag_context_each(wait_for_pool, device);
-    ag_pool_trim_own(device);
+    ag_pool_trim(device);
 }
 
 /* Gives back until `bytes` are free, or nothing is kept. */
@@ -363,6 +359,7 @@ static void relieve(struct ag_device *device, bool all)
     wait_for_frees(AG_STAT_WAITED_PRESSURE);
     (void)ag_pressure_wait_for_others(device);
     ag_pool_trim(device);
+    ag_managed_pool_trim(device);
     ag_app_pools_trim(device);
     if (device->limit == UINT64_MAX && !device->is_integrated)
         set_tight(device, true); /* by the call that is to follow */

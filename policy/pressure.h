@@ -63,8 +63,6 @@ static inline void ag_pressure_kept(struct ag_device *device)
         ag_pressure_look_beside(device);
 }
 
-/* `bytes` were given to a pool behind work that may be unfinished. */
-void ag_pressure_pending(size_t bytes);
 /* Waits when more bytes are pending than ALLOGRAFT_PENDING allows for a device of that size: true
  * if so. Call it without a lock, and outside the capture guard. */
 bool ag_pressure_bound_pending(const struct ag_device *device);

@@ -6,6 +6,7 @@
 #include "interpose/hooks/entry.h"
 #include "interpose/report/stats.h"
 #include "interpose/report/trace/trace.h"
+#include "policy/alloc.h"
 #include "policy/backends/private_pool.h"
 #include "policy/contexts/context.h"
 
@@ -169,7 +170,7 @@ static void leave_pool(allograft_graph *graph)
     if (graph->holds_pool) {
         ag_entry_before(AG_FLUSH_FREE); /* what is withheld may use its memory */
         ag_entry_depth++;
-        ag_private_let_go(graph->pool);
+        ag_alloc_pool_ended(ag_private_let_go(graph->pool));
         ag_entry_depth--;
     }
     graph->holds_pool = false;

@@ -9,7 +9,6 @@
 #include "policy/order/capture.h"
 #include "policy/order/fence.h"
 #include "policy/order/private_stream.h"
-#include "policy/pressure.h"
 
 static CUresult allocate_native(size_t bytes, CUdeviceptr *ret_address, size_t *ret_size)
 {
@@ -112,7 +111,7 @@ static void release_one(struct ag_context *context, struct ag_block *block, CUst
     if (single)
         free_waiting(address);
     else if (ag_cu.cuMemFreeAsync(address, stream) == CUDA_SUCCESS)
-        ag_pressure_pending(size);
+        ag_level_add(&ag_stats.pending_bytes, size); /* its users may be at work */
     else
         free_after_wait(context, address);
     ag_stats_add(AG_STAT_CACHE_RETURNED, 1);

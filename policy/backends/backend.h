@@ -35,11 +35,10 @@ CUresult ag_pool_allocate(struct ag_context *context, CUmemoryPool pool, size_t 
                           CUdeviceptr *ret_address, size_t *ret_size);
 /* Gives what the pool holds unused back to the device: any pool, also during a capture. */
 void ag_pool_give_idle_back(CUmemoryPool pool);
-/* The same, of our pools. */
+/* The same, of our pool; the managed one has a function of its own. */
 void ag_pool_trim(struct ag_device *device);
-/* The same, of the pool that is not managed. */
-void ag_pool_trim_own(struct ag_device *device);
-/* Bytes that our pools hold from the device and nobody uses. */
+/* Bytes that a pool, or our pool, holds from the device and nobody uses. */
+uint64_t ag_pool_idle_in(CUmemoryPool pool);
 uint64_t ag_pool_idle(struct ag_device *device);
 /* What a pool of ours on the device needs, new as it is: it keeps `keep` for later, at most what
  * the program may have, and all devices that could enable peer access may use it: natively they

@@ -5,7 +5,6 @@
 #include "interpose/base/threads/once.h"
 #include "interpose/driver/driver.h"
 #include "policy/backends/given.h"
-#include "policy/backends/managed_pool.h"
 #include "policy/order/capture.h"
 #include "policy/order/private_stream.h"
 
@@ -159,7 +158,7 @@ void ag_pool_give_idle_back(CUmemoryPool pool)
     ag_capture_restore(previous);
 }
 
-void ag_pool_trim_own(struct ag_device *device)
+void ag_pool_trim(struct ag_device *device)
 {
     if (!has_pool(device))
         return;
@@ -167,37 +166,23 @@ void ag_pool_trim_own(struct ag_device *device)
     ag_given_trimmed(device);
 }
 
-void ag_pool_trim(struct ag_device *device)
+uint64_t ag_pool_idle_in(CUmemoryPool pool)
 {
-    ag_pool_trim_own(device);
-    ag_managed_pool_trim(device);
-}
-
-/* Bytes that `pool` holds and nobody uses. */
-static uint64_t idle_in(CUmemoryPool pool)
-{
+    CUstreamCaptureMode previous;
     cuuint64_t reserved = 0, used = 0;
 
+    if (!ag_cu.cuMemPoolGetAttribute)
+        return 0;
+    previous = ag_capture_relax(); /* it ends a capture otherwise */
     (void)ag_cu.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved);
     (void)ag_cu.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used);
+    ag_capture_restore(previous);
     return reserved > used ? reserved - used : 0;
 }
 
 uint64_t ag_pool_idle(struct ag_device *device)
 {
-    CUstreamCaptureMode previous;
-    CUmemoryPool managed = ag_managed_pool_made(device);
-    uint64_t idle = 0;
-
-    if (!ag_cu.cuMemPoolGetAttribute || (!has_pool(device) && !managed))
-        return 0;
-    previous = ag_capture_relax(); /* it ends a capture otherwise */
-    if (has_pool(device))
-        idle += idle_in(device->pool);
-    if (managed)
-        idle += idle_in(managed);
-    ag_capture_restore(previous);
-    return idle;
+    return has_pool(device) ? ag_pool_idle_in(device->pool) : 0;
 }
 
 void ag_pool_begin_child(struct ag_device *device)

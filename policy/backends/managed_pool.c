@@ -76,11 +76,6 @@ bool ag_managed_pool_exists(struct ag_device *device)
     return ag_once_is_done(&device->managed_state);
 }
 
-CUmemoryPool ag_managed_pool_made(struct ag_device *device)
-{
-    return ag_managed_pool_exists(device) ? device->managed_pool : NULL;
-}
-
 bool ag_managed_pool_is_of(struct ag_device *device, CUmemoryPool pool)
 {
     return ag_managed_pool_exists(device) && device->managed_pool == pool;
@@ -90,6 +85,11 @@ void ag_managed_pool_trim(struct ag_device *device)
 {
     if (ag_managed_pool_exists(device))
         ag_pool_give_idle_back(device->managed_pool);
+}
+
+uint64_t ag_managed_pool_idle(struct ag_device *device)
+{
+    return ag_managed_pool_exists(device) ? ag_pool_idle_in(device->managed_pool) : 0;
 }
 
 void ag_managed_pool_begin_child(struct ag_device *device)

@@ -20,14 +20,14 @@
  * export. */
 CUresult ag_managed_pool(struct ag_device *device, CUmemoryPool *ret_pool);
 
-/* The pool, or NULL when it is not made. Makes no driver call. */
-CUmemoryPool ag_managed_pool_made(struct ag_device *device);
 /* Was it made? And is `pool` it? No driver call. */
 bool ag_managed_pool_exists(struct ag_device *device);
 bool ag_managed_pool_is_of(struct ag_device *device, CUmemoryPool pool);
 
 /* Gives what the pool holds unused back. */
 void ag_managed_pool_trim(struct ag_device *device);
+/* Bytes that it holds from the device and nobody uses. */
+uint64_t ag_managed_pool_idle(struct ag_device *device);
 /* ALLOGRAFT_POOL_KEEP; before the first pool. */
 void ag_managed_pool_configure(struct ag_size keep);
 /* A forked child has no pools. */

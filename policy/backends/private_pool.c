@@ -8,7 +8,6 @@
 #include <stdlib.h>
 
 #include "interpose/base/threads/lock.h"
-#include "policy/alloc.h"
 
 struct pool {
     struct pool *next;
@@ -64,9 +63,10 @@ static void splice(struct ag_block **list, struct ag_block *blocks)
     }
 }
 
-void ag_private_let_go(uint64_t number)
+struct ag_block *ag_private_let_go(uint64_t number)
 {
     struct pool *pool, *ended = NULL;
+    struct ag_block *blocks;
 
     ag_lock_take(&lock);
     pool = find(number);
@@ -80,10 +80,11 @@ void ag_private_let_go(uint64_t number)
     }
     ag_lock_release(&lock);
     if (!ended)
-        return;
+        return NULL;
     splice(&ended->free, ended->freed);
-    ag_alloc_pool_ended(ended->free);
+    blocks = ended->free;
     free(ended);
+    return blocks;
 }
 
 bool ag_private_begin(uint64_t number)

@@ -16,10 +16,10 @@
 extern _Thread_local uint64_t ag_private_of_thread;
 
 /* Another graph uses the pool, made if there is none of that number; false when there is no
- * memory for it. The last one that lets go ends it: what the program has freed goes back to the
- * driver, and what it has not becomes like any other memory. Not inside a hook. */
+ * memory for it. The last one that lets go ends it, and gets what the program has freed for
+ * ag_alloc_pool_ended(); what it has not becomes like any other memory. Not inside a hook. */
 bool ag_private_hold(uint64_t number);
-void ag_private_let_go(uint64_t number);
+struct ag_block *ag_private_let_go(uint64_t number);
 
 /* The calling thread allocates from the pool, which is held, from now on: false when another
  * capture does. */

@@ -47,6 +47,7 @@ struct ag_device {
     _Atomic uint64_t pool_high;     /* and the most that it had ever held then */
     struct ag_bound bound;          /* of blocks that are kept */
     _Atomic uint64_t small_native;  /* bytes of native blocks smaller than AG_NATIVE_PAGE */
+    _Atomic uint64_t guard_kept;    /* freed blocks that guards keep: natively they would be free */
     /* Freed managed memory that the driver keeps for its own: see backend_managed.c. */
     _Atomic uint64_t managed_kept;
     /* Row pitch is a multiple of this; 0 not yet asked, SIZE_MAX no such rule. */

@@ -8,7 +8,6 @@
 #include "interpose/base/threads/helper.h"
 #include "interpose/base/threads/wait.h"
 #include "interpose/driver/driver.h"
-#include "policy/alloc.h"
 #include "policy/backends/private_pool.h"
 #include "policy/contexts/context.h"
 #include "policy/guard/device_bytes.h"
@@ -52,12 +51,21 @@ void ag_guard_configure(enum ag_guard mode)
     ag_guard_mode = mode;
 }
 
+static void (*give_to)(struct ag_block *block);
+
+void ag_guard_give_to(void (*taker)(struct ag_block *block))
+{
+    give_to = taker;
+}
+
 void ag_guard_begin_child(void)
 {
     ag_lock_init(&self.lock, AG_RANK_GUARD);
     ag_arena_begin_child(&arena);
     self.live = self.kept = (struct list){0};
     self.kept_bytes = self.n_kept = 0;
+    for (unsigned i = 0; ag_device_met(i); i++)
+        atomic_store(&ag_device_met(i)->guard_kept, 0);
     atomic_store(&shared, false);
 }
 
@@ -86,6 +94,27 @@ static void unlink_from(struct list *list, struct ag_guarded *guarded)
         list->last = guarded->before;
 }
 
+/* Under the lock. */
+static void count_kept(const struct ag_guarded *guarded)
+{
+    const struct ag_block *block = guarded->block;
+
+    self.kept_bytes += guarded->what.bytes;
+    self.n_kept++;
+    atomic_fetch_add_explicit(&block->context->device->guard_kept, block->size,
+                              memory_order_relaxed);
+}
+
+static void count_kept_no_more(const struct ag_guarded *guarded)
+{
+    const struct ag_block *block = guarded->block;
+
+    self.kept_bytes -= guarded->what.bytes;
+    self.n_kept--;
+    atomic_fetch_sub_explicit(&block->context->device->guard_kept, block->size,
+                              memory_order_relaxed);
+}
+
 /* Takes it out of its list, once nobody is at it. */
 static void take_out(struct ag_guarded *guarded)
 {
@@ -98,10 +127,8 @@ static void take_out(struct ag_guarded *guarded)
         ag_lock_take(&self.lock);
     }
     unlink_from(guarded->kept ? &self.kept : &self.live, guarded);
-    if (guarded->kept) {
-        self.kept_bytes -= guarded->what.bytes;
-        self.n_kept--;
-    }
+    if (guarded->kept)
+        count_kept_no_more(guarded);
     ag_lock_release(&self.lock);
 }
 
@@ -110,10 +137,8 @@ static void put_in(struct ag_guarded *guarded, bool kept)
     ag_lock_take(&self.lock);
     guarded->kept = kept;
     append(kept ? &self.kept : &self.live, guarded);
-    if (kept) {
-        self.kept_bytes += guarded->what.bytes;
-        self.n_kept++;
-    }
+    if (kept)
+        count_kept(guarded);
     ag_lock_release(&self.lock);
 }
 
@@ -332,8 +357,7 @@ static struct ag_guarded *take_oldest(const struct ag_device *device, bool all)
         oldest = oldest->next;
     if (oldest) {
         unlink_from(&self.kept, oldest);
-        self.kept_bytes -= oldest->what.bytes;
-        self.n_kept--;
+        count_kept_no_more(oldest);
     }
     ag_lock_release(&self.lock);
     return oldest;
@@ -350,25 +374,10 @@ static bool give_back(const struct ag_device *device, bool all)
 
         check(guarded, AG_GUARD_WHEN_REUSED);
         forget(guarded);
-        ag_alloc_unguarded(block);
+        give_to(block);
         any = true;
     }
     return any;
-}
-
-uint64_t ag_guard_kept(const struct ag_device *device)
-{
-    uint64_t bytes = 0;
-
-    if (ag_guard_mode != AG_GUARD_POISON)
-        return 0;
-    ag_lock_take(&self.lock);
-    for (const struct ag_guarded *kept = self.kept.first; kept; kept = kept->next) {
-        if (kept->block->context->device == device)
-            bytes += kept->block->size;
-    }
-    ag_lock_release(&self.lock);
-    return bytes;
 }
 
 bool ag_guard_relieve(const struct ag_device *device)

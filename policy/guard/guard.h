@@ -33,6 +33,9 @@ extern enum ag_guard ag_guard_mode; /* only for the functions here */
 
 /* Before the first allocation. */
 void ag_guard_configure(enum ag_guard mode);
+/* `taker`: gets each freed block that was kept, once it is checked. It is KEPT, and its users are
+ * done. */
+void ag_guard_give_to(void (*taker)(struct ag_block *block));
 void ag_guard_begin_child(void);
 
 static inline bool ag_guard_is_on(void)
@@ -59,8 +62,7 @@ enum ag_guard_end {
     AG_GUARD_ASYNC,    /* it is freed in the order of a stream, which is not waited for */
 };
 /* The program frees a guarded block, which is KEPT: it is checked, and is what it was before
- * ag_guard_begin(). True: it is the guard's for a while, which gives it to
- * ag_alloc_unguarded(). */
+ * ag_guard_begin(). True: it is the guard's for a while, which gives it to the taker. */
 bool ag_guard_end(struct ag_block *block, const void *caller, enum ag_guard_end how);
 
 /* The address under which the ledger may have a block that the driver knows by `base`. */
@@ -74,8 +76,6 @@ void ag_guard_note_shared(void);
 /* An allocation of a kind that is never guarded. */
 void ag_guard_note_other(void);
 
-/* Bytes of freed blocks that are kept on that device: natively they would be free. */
-uint64_t ag_guard_kept(const struct ag_device *device);
 /* Gives freed blocks back that are kept on that device. True: there were any. */
 bool ag_guard_relieve(const struct ag_device *device);
 /* The context, whose work is done, is about to end: checks its blocks. */
