@@ -12,7 +12,7 @@
 
 #include "interpose/base/slot.h"
 #include "interpose/driver/driver.h"
-#include "policy/answers.h"
+#include "policy/answers/lookup.h"
 #include "policy/contexts/context.h"
 #include "policy/ledger.h"
 
@@ -79,7 +79,7 @@ static bool is_redirected(const struct ag_context *context, uint64_t address, st
 {
     struct ag_block_seen block;
 
-    if (!ag_answer_redirected(address, &block) || block.context->device != context->device)
+    if (!ag_lookup_redirected(address, &block) || block.context->device != context->device)
         return false;
     narrow(range, block.address, block.requested);
     return true;

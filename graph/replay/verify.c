@@ -13,7 +13,7 @@
 #include "interpose/base/pages.h"
 #include "interpose/base/threads/wait.h"
 #include "interpose/driver/driver.h"
-#include "policy/answers.h"
+#include "policy/answers/answers.h"
 #include "policy/order/capture.h"
 #include "policy/order/fence.h"
 

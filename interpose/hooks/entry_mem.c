@@ -6,7 +6,8 @@
 #include "interpose/hooks/entry.h"
 #include "interpose/hooks/entry_waits.h"
 #include "policy/alloc.h"
-#include "policy/answers.h"
+#include "policy/answers/answers.h"
+#include "policy/answers/lookup.h"
 #include "policy/contexts/context.h"
 #include "policy/held.h"
 #include "policy/ledger.h"
@@ -92,7 +93,7 @@ AG_ENTRY CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribut
     AG_ENTER(cuPointerGetAttribute, data, attribute, ptr);
     if (attribute == CU_POINTER_ATTRIBUTE_P2P_TOKENS) {
         ag_drain_note_visible(AG_VISIBLE_RDMA);
-        ag_answer_note_exported(ptr);
+        ag_lookup_note_exported(ptr);
     }
     return ag_entry_leave(ag_answer_attribute(data, attribute, ptr));
 }

@@ -10,7 +10,7 @@
 #include "interpose/report/trace/trace.h"
 #include "interpose/settings/caller.h"
 #include "policy/alloc.h"
-#include "policy/answers.h"
+#include "policy/answers/lookup.h"
 #include "policy/app/app_pools.h"
 #include "policy/backends/managed_pool.h"
 #include "policy/backends/private_pool.h"
@@ -363,9 +363,9 @@ bool ag_app_is_managed(CUdeviceptr address)
 CUresult ag_app_range_handle(void *ret_handle, CUdeviceptr address, size_t size,
                              CUmemRangeHandleType type, unsigned long long flags)
 {
-    ag_answer_note_exported(address);
+    ag_lookup_note_exported(address);
     if (!ag_app_is_managed(address))
-        return ag_cu.cuMemGetHandleForAddressRange(ret_handle, ag_answer_known(address), size, type,
+        return ag_cu.cuMemGetHandleForAddressRange(ret_handle, ag_lookup_known(address), size, type,
                                                    flags);
     return CUDA_ERROR_INVALID_VALUE;
 }

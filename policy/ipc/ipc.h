@@ -69,10 +69,6 @@ void ag_ipc_context_dying(const struct ag_context *context);
 /* A context came to life: what is open is open to its device too. */
 void ag_ipc_context_entered(const struct ag_context *context);
 
-/* Is `process` this one? */
-struct ag_ipc_id;
-bool ag_ipc_is_us(const struct ag_ipc_id *process);
-
 /* A forked child has neither handed out nor opened anything. */
 void ag_ipc_export_begin_child(void);
 void ag_ipc_import_begin_child(void);

@@ -13,7 +13,7 @@
 #include "interpose/base/log.h"
 #include "interpose/base/map.h"
 #include "interpose/driver/driver.h"
-#include "policy/answers.h"
+#include "policy/answers/lookup.h"
 #include "policy/backends/backend.h"
 #include "policy/churn.h"
 #include "policy/contexts/context.h"
@@ -140,16 +140,6 @@ static bool start_listening(void)
     listening = self.listening == LISTENING;
     ag_lock_release(&self.lock);
     return listening;
-}
-
-bool ag_ipc_is_us(const struct ag_ipc_id *process)
-{
-    bool us;
-
-    ag_lock_take(&self.lock);
-    us = self.listening == LISTENING && ag_ipc_same_id(process, &self.process);
-    ag_lock_release(&self.lock);
-    return us;
 }
 
 /* The place of `device` in the table; -1 when its pool has not been exported. */
@@ -337,16 +327,16 @@ static void say_not_exported(bool managed)
 CUresult ag_ipc_get(CUipcMemHandle *handle, CUdeviceptr address)
 {
     struct ag_block_seen block;
-    bool ours = handle && ag_answer_redirected(address, &block);
+    bool ours = handle && ag_lookup_redirected(address, &block);
 
     ag_drain_note_visible(AG_VISIBLE_SHARED);
     if (ours && block.slab)
         ag_churn_note_shared();
     else
-        ag_answer_note_exported(address);
+        ag_lookup_note_exported(address);
     ag_guard_note_shared();
     if (!ours)
-        return ag_cu.cuIpcGetMemHandle(handle, ag_answer_known(address));
+        return ag_cu.cuIpcGetMemHandle(handle, ag_lookup_known(address));
     if (block.guarded && ag_guard_shifts()) {
         ag_stats_add(AG_STAT_FALLBACK_NO_IPC, 1);
         return CUDA_ERROR_INVALID_VALUE; /* the other process would get what lies before it */

@@ -586,7 +586,7 @@ CUresult ag_ipc_open(CUdeviceptr *ret_address, const CUipcMemHandle *handle, uns
         return native(ret_address, *handle, flags);
     if (!ret_address || flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)
         return CUDA_ERROR_INVALID_VALUE;
-    if (ag_ipc_is_us(&named.process))
+    if (ag_ipc_listens_as(&named.process))
         return CUDA_ERROR_INVALID_CONTEXT;
     result = open_foreign(ret_address, &named, context, &unknown);
     if (unknown) /* the driver knows no such handle either, and says so in its words */

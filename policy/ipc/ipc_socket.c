@@ -16,6 +16,7 @@
 #include <limits.h>
 #include <poll.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <string.h>
 #include <sys/random.h>
@@ -45,6 +46,8 @@ struct own {
 
 static struct {
     struct ag_ipc_service service;
+    struct ag_ipc_id process; /* once it listens */
+    _Atomic bool listens;
     struct own listener;
     struct own reserve; /* closed to take a guest in when no descriptor is left; fd is -1 until it
                            has gone */
@@ -290,16 +293,26 @@ int ag_ipc_listen(const struct ag_ipc_id *process, const struct ag_ipc_service *
     self.service = *service;
     (void)make_own(&self.reserve);
     error = -ag_thread_start(listen_for_ever, STACK_BYTES);
-    if (!error)
-        return 0;
+    if (error)
+        goto out;
+    self.process = *process;
+    atomic_store_explicit(&self.listens, true, memory_order_release);
+    return 0;
 out:
     close_own(&self.reserve);
     close_own(&self.listener);
     return error;
 }
 
+bool ag_ipc_listens_as(const struct ag_ipc_id *process)
+{
+    return atomic_load_explicit(&self.listens, memory_order_acquire) &&
+           ag_ipc_same_id(process, &self.process);
+}
+
 void ag_ipc_listen_begin_child(void)
 {
+    atomic_store(&self.listens, false);
     close_own(&self.listener);
     close_own(&self.reserve);
     self.n_guests = 0; /* theirs closes when the parent closes it, or when we end */

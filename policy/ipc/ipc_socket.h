@@ -35,6 +35,9 @@ struct ag_ipc_service {
  * process. */
 int ag_ipc_listen(const struct ag_ipc_id *process, const struct ag_ipc_service *service);
 
+/* Is that the name under which this process listens? */
+bool ag_ipc_listens_as(const struct ag_ipc_id *process);
+
 /* A forked child has the parent's descriptors, and must not keep its name alive. */
 void ag_ipc_listen_begin_child(void);
 

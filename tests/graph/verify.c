@@ -8,7 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "policy/answers.h"
+#include "policy/answers/answers.h"
 #include "policy/order/capture.h"
 #include "policy/order/fence.h"
 #include "world.h"
@@ -27,7 +27,7 @@ static struct made made[N];
 static struct ag_op ops[N];
 static bool is_busy;
 
-/* policy/answers.c: nothing is redirected here. */
+/* policy/answers/answers.c: nothing is redirected here. */
 CUresult ag_answer_attribute(void *data, CUpointer_attribute attribute, CUdeviceptr address)
 {
     return ag_cu.cuPointerGetAttribute(data, attribute, address);

@@ -19,11 +19,11 @@
  *   MAPPING_SIZE, MAPPING_BASE_ADDR, MEMORY_BLOCK_ID   the driver's: they only name
  * The others agree. An address behind the requested size, or in a block that was freed, is unknown,
  * as natively. */
-#include "policy/answers.h"
+#include "policy/answers/answers.h"
+#include "policy/answers/lookup.h"
 
 #include <string.h>
 
-#include "interpose/base/hash.h"
 #include "interpose/driver/driver.h"
 #include "policy/app/app_async.h"
 #include "policy/app/app_pools.h"
@@ -37,166 +37,6 @@
 #include "policy/ledger.h"
 #include "policy/pressure.h"
 #include "policy/slab.h"
-
-#define BASES 256u
-
-static const CUdeviceptr nowhere = 1; /* an address that no memory has */
-/* Where blocks begin that addresses of the same 2 MiB were found in, by a hash of these: to be
- * tried before the driver is asked. */
-static _Atomic CUdeviceptr bases[BASES];
-
-enum found {
-    FOUND_NOTHING, /* not ours: the driver answers */
-    FOUND_BLOCK,
-    FOUND_FREED, /* ours, but not the program's: natively unknown */
-};
-
-/* The block that the driver knows by that address. */
-static bool look_at_base(CUdeviceptr base, struct ag_block_seen *ret_copy)
-{
-    return ag_ledger_look(base, ret_copy) ||
-           (ag_guard_shifts() && ag_ledger_look(ag_guard_address(base), ret_copy));
-}
-
-/* The block or slab in which the address lies, which begins at *ret_base. */
-static bool look_by_driver(CUdeviceptr address, struct ag_block_seen *ret_copy,
-                           CUdeviceptr *ret_base)
-{
-    size_t size;
-
-    if (ag_cu.cuMemGetAddressRange_v2(ret_base, &size, address) != CUDA_SUCCESS)
-        return false;
-    if (!look_at_base(*ret_base, ret_copy))
-        return ag_ipc_look_inside(address, ret_base, ret_copy);
-    *ret_base = ret_copy->address; /* of a guarded block: behind what lies before it */
-    return true;
-}
-
-static size_t offset_of(CUdeviceptr address, CUdeviceptr base, struct ag_block_seen *copy)
-{
-    CUdeviceptr piece = copy->cut_up ? ag_slab_find(copy->cut_up, address) : 0;
-
-    if (piece && ag_ledger_look(piece, copy))
-        base = piece;
-    return address - base; /* before a guarded block: too many */
-}
-
-/* There, or anywhere near, the program could tell no block from native memory. */
-static bool is_surely_native(CUdeviceptr address)
-{
-    return !ag_guard_is_on() && !ag_ledger_may_hold(address);
-}
-
-/* The block in which the address lies, as the ledger has it; *ret_offset bytes behind its
- * beginning. Of a slab, the piece; where nothing is cut, the slab itself, which is KEPT. False also
- * where it is a native one for sure. */
-static bool look(CUdeviceptr address, struct ag_block_seen *ret_copy, size_t *ret_offset)
-{
-    CUdeviceptr base = address;
-
-    if (is_surely_native(address))
-        return false;
-    if (!ag_ledger_look(address, ret_copy) && !look_by_driver(address, ret_copy, &base))
-        return false;
-    *ret_offset = offset_of(address, base, ret_copy);
-    return true;
-}
-
-/* Does the driver know the block as the program does? Not one that got room for a guard, which then
- * failed. */
-static bool is_as_native(const struct ag_block_seen *block)
-{
-    return block->desc.source == AG_SOURCE_NATIVE && !block->guarded &&
-           block->size == block->requested;
-}
-
-static enum found found_at(const struct ag_block_seen *block, size_t offset)
-{
-    if (is_as_native(block))
-        return FOUND_NOTHING;
-    if (block->state == AG_BLOCK_KEPT || offset >= block->requested)
-        return FOUND_FREED;
-    return FOUND_BLOCK;
-}
-
-static enum found find(CUdeviceptr address, struct ag_block_seen *ret_copy)
-{
-    size_t offset;
-
-    return look(address, ret_copy, &offset) ? found_at(ret_copy, offset) : FOUND_NOTHING;
-}
-
-static _Atomic CUdeviceptr *base_near(CUdeviceptr address)
-{
-    return &bases[ag_hash_spread(address / AG_NATIVE_PAGE) >> 56];
-}
-
-/* Where another address near it was in a block of the program's, that one may be too: then the
- * driver need not say where it begins. Else FOUND_FREED, which is not to be relied on. */
-static enum found find_near(CUdeviceptr address, struct ag_block_seen *ret_copy)
-{
-    CUdeviceptr base = atomic_load_explicit(base_near(address), memory_order_relaxed);
-
-    if (!base || ag_guard_is_on() || !ag_ledger_look(base, ret_copy) ||
-        address - base >= ret_copy->size)
-        return FOUND_FREED;
-    return found_at(ret_copy, offset_of(address, base, ret_copy));
-}
-
-/* As find(), for questions that the driver is asked as well: it says what is wrong with them. */
-static enum found find_quickly(CUdeviceptr address, struct ag_block_seen *ret_copy)
-{
-    CUdeviceptr base = address;
-    enum found found;
-
-    if (is_surely_native(address))
-        return FOUND_NOTHING;
-    if (!ag_ledger_look(address, ret_copy)) {
-        found = find_near(address, ret_copy);
-        if (found != FOUND_FREED)
-            return found;
-        if (!look_by_driver(address, ret_copy, &base))
-            return FOUND_NOTHING;
-        if (atomic_load_explicit(base_near(address), memory_order_relaxed) != base)
-            atomic_store_explicit(base_near(address), base, memory_order_relaxed);
-    }
-    return found_at(ret_copy, offset_of(address, base, ret_copy));
-}
-
-bool ag_answer_redirected(CUdeviceptr address, struct ag_block_seen *ret_copy)
-{
-    size_t offset;
-
-    return address && look(address, ret_copy, &offset) && ret_copy->state == AG_BLOCK_LIVE &&
-           !is_as_native(ret_copy) && offset < ret_copy->requested;
-}
-
-CUdeviceptr ag_answer_known(CUdeviceptr address)
-{
-    struct ag_block_seen block;
-
-    return find(address, &block) == FOUND_FREED ? nowhere : address;
-}
-
-/* Nobody gets any of the piece's slab from now on. */
-static void close_slab(const struct ag_block_seen *piece)
-{
-    ag_slab_close(piece->slab);
-    (void)ag_backend_return_pieces(ag_cache_evict_slab(&piece->context->cache, piece->slab));
-}
-
-void ag_answer_note_exported(CUdeviceptr address)
-{
-    struct ag_block_seen block;
-
-    ag_churn_note_shared();
-    if (!ag_answer_redirected(address, &block))
-        return;
-    if (block.slab)
-        close_slab(&block);
-    else if (!ag_mem_desc_is_managed(block.desc) && block.desc.source != AG_SOURCE_POOL)
-        (void)ag_ledger_note_export(block.address, AG_EXPORTED_BY_DRIVER);
-}
 
 /* As on a card of the size that ALLOGRAFT_LIMIT says. */
 static void answer_by_budget(struct ag_device *device, size_t *free_bytes, size_t *total)
@@ -242,12 +82,12 @@ static bool has_context(void)
 CUresult ag_answer_address_range(CUdeviceptr *ret_base, size_t *ret_size, CUdeviceptr address)
 {
     struct ag_block_seen block;
-    enum found found = ret_base || ret_size ? find(address, &block) : FOUND_NOTHING;
+    enum ag_found found = ret_base || ret_size ? ag_lookup(address, &block) : AG_FOUND_NOTHING;
 
     /* Without a current context the driver refuses it, whatever the address is (580.159). */
-    if (found == FOUND_NOTHING || !has_context())
+    if (found == AG_FOUND_NOTHING || !has_context())
         return ag_cu.cuMemGetAddressRange_v2(ret_base, ret_size, address);
-    if (found == FOUND_FREED)
+    if (found == AG_FOUND_FREED)
         return CUDA_ERROR_NOT_FOUND;
     if (ret_base)
         *ret_base = block.address;
@@ -323,10 +163,10 @@ static void correct(void *data, CUpointer_attribute attribute, const struct ag_b
 
 /* The same for what may not be a block of ours: then it can still be what a rule redirected of the
  * program's own stream-ordered allocations. */
-static void correct_found(void *data, CUpointer_attribute attribute, enum found found,
+static void correct_found(void *data, CUpointer_attribute attribute, enum ag_found found,
                           const struct ag_block_seen *block)
 {
-    if (found == FOUND_BLOCK)
+    if (found == AG_FOUND_BLOCK)
         correct(data, attribute, block);
     else if (attribute == CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE)
         ag_app_answer_pool(data);
@@ -335,10 +175,10 @@ static void correct_found(void *data, CUpointer_attribute attribute, enum found 
 CUresult ag_answer_attribute(void *data, CUpointer_attribute attribute, CUdeviceptr address)
 {
     struct ag_block_seen block;
-    enum found found = find_quickly(address, &block);
+    enum ag_found found = ag_lookup_quickly(address, &block);
     CUresult result;
 
-    if (found == FOUND_FREED)
+    if (found == AG_FOUND_FREED)
         return CUDA_ERROR_INVALID_VALUE;
     result = ag_cu.cuPointerGetAttribute(data, attribute, address);
     if (result == CUDA_SUCCESS)
@@ -350,9 +190,9 @@ CUresult ag_answer_attributes(unsigned count, CUpointer_attribute *attributes, v
                               CUdeviceptr address)
 {
     struct ag_block_seen block;
-    enum found found = find_quickly(address, &block);
-    CUresult result = ag_cu.cuPointerGetAttributes(count, attributes, data,
-                                                   found == FOUND_FREED ? nowhere : address);
+    enum ag_found found = ag_lookup_quickly(address, &block);
+    CUresult result = ag_cu.cuPointerGetAttributes(
+        count, attributes, data, found == AG_FOUND_FREED ? AG_LOOKUP_NOWHERE : address);
 
     for (unsigned i = 0; result == CUDA_SUCCESS && i < count; i++)
         correct_found(data[i], attributes[i], found, &block);
@@ -372,7 +212,7 @@ static CUresult set_of_piece(const void *value, const struct ag_block_seen *piec
     if (ag_slab_sync(piece->slab) == AG_SYNC_NOT_SET &&
         ag_cu.cuPointerGetAttribute(&was, attribute, slab) == CUDA_SUCCESS)
         ag_slab_note_sync(piece->slab, was & 1 ? AG_SYNC_ON : AG_SYNC_OFF);
-    close_slab(piece);
+    ag_lookup_close_slab(piece);
     result = wanted ? ag_cu.cuPointerSetAttribute(value, attribute, slab) : CUDA_SUCCESS;
     if (result == CUDA_SUCCESS)
         (void)ag_ledger_note_sync(piece->address, wanted ? AG_SYNC_ON : AG_SYNC_OFF);
@@ -397,14 +237,14 @@ CUresult ag_answer_set_attribute(const void *value, CUpointer_attribute attribut
 {
     struct ag_block_seen block;
     bool is_sync = value && attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS && has_context() &&
-                   ag_answer_redirected(address, &block);
+                   ag_lookup_redirected(address, &block);
 
     if (is_sync && block.slab) {
         ag_churn_note_shared();
         return set_of_piece(value, &block);
     }
-    ag_answer_note_exported(address);
+    ag_lookup_note_exported(address);
     if (is_sync)
         return set_of_block(value, address, &block);
-    return ag_cu.cuPointerSetAttribute(value, attribute, ag_answer_known(address));
+    return ag_cu.cuPointerSetAttribute(value, attribute, ag_lookup_known(address));
 }

@@ -1,0 +1,35 @@
+/* Which block of ours an address lies in, and whether the program has it. */
+#ifndef AG_POLICY_LOOKUP_H
+#define AG_POLICY_LOOKUP_H
+
+#include <stdbool.h>
+
+#include "interpose/driver/abi.h"
+#include "policy/ledger.h"
+
+#define AG_LOOKUP_NOWHERE ((CUdeviceptr)1) /* an address that no memory has */
+
+enum ag_found {
+    AG_FOUND_NOTHING, /* not ours: the driver answers */
+    AG_FOUND_BLOCK,
+    AG_FOUND_FREED, /* ours, but not the program's: natively unknown */
+};
+
+/* Copies the ledger's entry of the block in which the address lies, where there is one. */
+enum ag_found ag_lookup(CUdeviceptr address, struct ag_block_seen *ret_copy);
+/* The same, for questions that the driver is asked as well: it says what is wrong with them. */
+enum ag_found ag_lookup_quickly(CUdeviceptr address, struct ag_block_seen *ret_copy);
+/* Does the address lie in redirected memory that the program owns? Copies its
+ * entry of the ledger. */
+bool ag_lookup_redirected(CUdeviceptr address, struct ag_block_seen *ret_copy);
+/* What the driver is to be told of the address: another one, that no memory has, where it lies in
+ * memory that the program has freed. */
+CUdeviceptr ag_lookup_known(CUdeviceptr address);
+
+/* Nobody gets any of the piece's slab from now on. */
+void ag_lookup_close_slab(const struct ag_block_seen *piece);
+/* The driver is about to let others at the memory, or to change what it is. If it is native memory
+ * that we would keep, it goes back when the program frees it. */
+void ag_lookup_note_exported(CUdeviceptr address);
+
+#endif
