@@ -29,6 +29,7 @@
 #include "interpose/base/pages.h"
 #include "interpose/driver/driver.h"
 #include "policy/contexts/context.h"
+#include "policy/contexts/enter.h"
 #include "policy/managed/kernel_params.h"
 #include "policy/order/capture.h"
 #include "policy/pressure.h"

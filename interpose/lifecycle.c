@@ -226,7 +226,7 @@ static void configure(void)
     ag_entry_error_configure(options.on_error);
     ag_holders_configure(options.stacks, options.stacks_sample, options.waits);
     ag_inject_configure(&options.rules);
-    ag_budget_configure(options.limit);
+    ag_budget_configure(options.limit, options.cache);
     ag_spill_configure(options.oom, options.unspill);
     ag_managed_configure(options.oversubscribe);
     ag_managed_pool_configure(options.pool_keep);
@@ -239,7 +239,7 @@ static void configure(void)
     ag_app_graphs_configure(ag_report_has_counts(&options));
     ag_given_configure(ag_report_has_counts(&options));
     ag_app_async_configure(&options.rules, options.oversubscribe);
-    ag_pressure_configure(options.cache, options.pending);
+    ag_pressure_configure(options.pending);
     /* Guards have blocks of their own. */
     ag_slab_configure(options.guard == AG_GUARD_OFF ? options.slab : 0);
     ag_entry_configure(&options);

@@ -30,6 +30,7 @@
 #include "policy/budget.h"
 #include "policy/churn.h"
 #include "policy/contexts/context.h"
+#include "policy/contexts/enter.h"
 #include "policy/decide.h"
 #include "policy/guard/guard.h"
 #include "policy/guard/paged.h"

@@ -10,11 +10,12 @@
 #include "policy/contexts/context.h"
 #include "policy/ledger.h"
 
-static struct ag_size limit = {.value = UINT64_MAX};
+static struct ag_size limit = {.value = UINT64_MAX}, cache_limit;
 
-void ag_budget_configure(struct ag_size new_limit)
+void ag_budget_configure(struct ag_size new_limit, struct ag_size cache)
 {
     limit = new_limit;
+    cache_limit = cache;
 }
 
 bool ag_budget_is_limited(void)
@@ -25,6 +26,16 @@ bool ag_budget_is_limited(void)
 uint64_t ag_budget_of(uint64_t total_bytes)
 {
     return ag_size_bytes(limit, total_bytes);
+}
+
+uint64_t ag_budget_size(const struct ag_device *device)
+{
+    return device->total_bytes < device->limit ? device->total_bytes : device->limit;
+}
+
+uint64_t ag_budget_cache_limit(const struct ag_device *device)
+{
+    return ag_size_bytes(cache_limit, ag_budget_size(device));
 }
 
 /* What is left of the limit beside the program's own pools. Asks the driver. */

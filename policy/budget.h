@@ -17,10 +17,14 @@ struct ag_context;
 struct ag_device;
 
 /* Before the first device is met. */
-void ag_budget_configure(struct ag_size limit);
+void ag_budget_configure(struct ag_size limit, struct ag_size cache);
 bool ag_budget_is_limited(void);
 /* Bytes that the program may have on a device with total_bytes; UINT64_MAX for no limit. */
 uint64_t ag_budget_of(uint64_t total_bytes);
+/* The device's bytes, as the program takes it for. */
+uint64_t ag_budget_size(const struct ag_device *device);
+/* Bytes the cache of a context on that device may hold, by ALLOGRAFT_CACHE. */
+uint64_t ag_budget_cache_limit(const struct ag_device *device);
 
 /* Takes `bytes` of the device's budget, for memory about to be asked of the driver. False, and
  * nothing taken, when they are not left. Any thread. */

@@ -4,6 +4,7 @@
 #include "interpose/driver/driver.h"
 #include "interpose/report/trace/trace.h"
 #include "policy/contexts/context.h"
+#include "policy/contexts/enter.h"
 #include "policy/order/capture.h"
 
 /* What the driver says of our pool on the device. Of a capture nothing is asked. */

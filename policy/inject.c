@@ -13,6 +13,7 @@
 #include "interpose/report/stats.h"
 #include "interpose/settings/caller.h"
 #include "policy/contexts/context.h"
+#include "policy/contexts/enter.h"
 #include "policy/order/capture.h"
 
 static const struct ag_rules *rules;

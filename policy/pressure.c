@@ -9,6 +9,7 @@
 #include "policy/backends/managed_pool.h"
 #include "policy/budget.h"
 #include "policy/contexts/context.h"
+#include "policy/contexts/enter.h"
 #include "policy/guard/guard.h"
 #include "policy/ipc/ipc.h"
 #include "policy/mem_desc.h"
@@ -16,7 +17,7 @@
 #include "policy/order/host_wait.h"
 #include "policy/order/private_stream.h"
 
-static struct ag_size cache_limit, pending_limit;
+static struct ag_size pending_limit;
 
 static void (*others_give_back)(void);
 
@@ -25,21 +26,9 @@ void ag_pressure_ask(void (*give_back)(void))
     others_give_back = give_back;
 }
 
-void ag_pressure_configure(struct ag_size cache, struct ag_size pending)
+void ag_pressure_configure(struct ag_size pending)
 {
-    cache_limit = cache;
     pending_limit = pending;
-}
-
-/* As large as the program takes it for. */
-static uint64_t size_of(const struct ag_device *device)
-{
-    return device->total_bytes < device->limit ? device->total_bytes : device->limit;
-}
-
-uint64_t ag_pressure_cache_limit(const struct ag_device *device)
-{
-    return ag_size_bytes(cache_limit, size_of(device));
 }
 
 #define LOOK_SHARE 256u /* of the card: after so much more, is there still room? */
@@ -57,7 +46,7 @@ static uint64_t missing_room(const struct ag_device *device)
 
 static void set_tight(struct ag_device *device, bool is_tight)
 {
-    uint64_t limit = ag_pressure_cache_limit(device);
+    uint64_t limit = ag_budget_cache_limit(device);
 
     if (is_tight && limit > AG_NATIVE_PAGE)
         limit = AG_NATIVE_PAGE;
@@ -157,7 +146,8 @@ static void wait_for_frees(enum ag_stat why)
 
 bool ag_pressure_bound_pending(const struct ag_device *device)
 {
-    if (ag_level_current(&ag_stats.pending_bytes) <= ag_size_bytes(pending_limit, size_of(device)))
+    if (ag_level_current(&ag_stats.pending_bytes) <=
+        ag_size_bytes(pending_limit, ag_budget_size(device)))
         return false;
     wait_for_frees(AG_STAT_WAITED_PENDING);
     return true;

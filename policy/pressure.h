@@ -12,12 +12,9 @@
 struct ag_context;
 struct ag_device;
 
-void ag_pressure_configure(struct ag_size cache, struct ag_size pending);
+void ag_pressure_configure(struct ag_size pending);
 /* `give_back`: called with no lock taken where memory has run out, outside captures. */
 void ag_pressure_ask(void (*give_back)(void));
-
-/* Bytes the cache of a context on that device may hold, by ALLOGRAFT_CACHE. */
-uint64_t ag_pressure_cache_limit(const struct ag_device *device);
 
 /* A card that is nearly full.
  *

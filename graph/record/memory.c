@@ -14,6 +14,7 @@
 #include "interpose/driver/driver.h"
 #include "policy/answers/lookup.h"
 #include "policy/contexts/context.h"
+#include "policy/contexts/enter.h"
 #include "policy/ledger.h"
 
 #define N_RANGES 16u

@@ -9,6 +9,7 @@
 #include "policy/alloc.h"
 #include "policy/app/app_pools.h"
 #include "policy/contexts/context.h"
+#include "policy/contexts/enter.h"
 #include "policy/contexts/green_context.h"
 #include "policy/ipc/ipc.h"
 #include "policy/order/drain.h"

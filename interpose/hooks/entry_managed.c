@@ -3,7 +3,7 @@
 #include "interpose/driver/driver.h"
 #include "interpose/hooks/entry.h"
 #include "policy/cache.h"
-#include "policy/contexts/context.h"
+#include "policy/contexts/enter.h"
 #include "policy/pressure.h"
 
 static const CUmemLocation host = {.type = CU_MEM_LOCATION_TYPE_HOST};

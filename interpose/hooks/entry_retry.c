@@ -5,6 +5,7 @@
 #include "policy/alloc.h"
 #include "policy/budget.h"
 #include "policy/contexts/context.h"
+#include "policy/contexts/enter.h"
 #include "policy/inject.h"
 #include "policy/order/drain.h"
 

@@ -3,6 +3,7 @@
 #include "interpose/hooks/entry_replay.h"
 #include "policy/alloc.h"
 #include "policy/contexts/context.h"
+#include "policy/contexts/enter.h"
 #include "policy/order/capture.h"
 #include "policy/order/drain.h"
 #include "policy/order/fence.h"
@@ -115,17 +116,24 @@ static void opening(void)
         ag_replay_flush_all(AG_FLUSH_CAPTURE);
 }
 
-#define BEGINS(symbol, per_thread, parameters, ...)                        \
-    AG_ENTRY CUresult symbol parameters                                    \
-    {                                                                      \
-        CUresult result;                                                   \
-                                                                           \
-        AG_ENTER(symbol, __VA_ARGS__);                                     \
-        opening();                                                         \
-        result = ag_cu.symbol(__VA_ARGS__);                                \
-        if (ag_capture_opened(stream, per_thread, result == CUDA_SUCCESS)) \
-            ag_alloc_capture_closed();                                     \
-        return ag_entry_leave(result);                                     \
+static void opened(CUstream stream, bool per_thread, CUresult result)
+{
+    bool success = result == CUDA_SUCCESS;
+
+    if (ag_capture_opened(stream, per_thread, success ? ag_context_current() : NULL, success))
+        ag_alloc_capture_closed();
+}
+
+#define BEGINS(symbol, per_thread, parameters, ...) \
+    AG_ENTRY CUresult symbol parameters             \
+    {                                               \
+        CUresult result;                            \
+                                                    \
+        AG_ENTER(symbol, __VA_ARGS__);              \
+        opening();                                  \
+        result = ag_cu.symbol(__VA_ARGS__);         \
+        opened(stream, per_thread, result);         \
+        return ag_entry_leave(result);              \
     }
 
 BEGINS(cuStreamBeginCapture, false, (CUstream stream), stream)

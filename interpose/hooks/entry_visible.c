@@ -11,6 +11,7 @@
 #include "interpose/hooks/entry_retry.h"
 #include "interpose/settings/caller.h"
 #include "policy/contexts/context.h"
+#include "policy/contexts/enter.h"
 #include "policy/guard/guard.h"
 #include "policy/held.h"
 #include "policy/inject.h"

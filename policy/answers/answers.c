@@ -20,11 +20,11 @@
  * The others agree. An address behind the requested size, or in a block that was freed, is unknown,
  * as natively. */
 #include "policy/answers/answers.h"
-#include "policy/answers/lookup.h"
 
 #include <string.h>
 
 #include "interpose/driver/driver.h"
+#include "policy/answers/lookup.h"
 #include "policy/app/app_async.h"
 #include "policy/app/app_pools.h"
 #include "policy/backends/backend.h"
@@ -32,6 +32,7 @@
 #include "policy/budget.h"
 #include "policy/churn.h"
 #include "policy/contexts/context.h"
+#include "policy/contexts/enter.h"
 #include "policy/guard/guard.h"
 #include "policy/ipc/ipc.h"
 #include "policy/ledger.h"

@@ -5,6 +5,7 @@
 #include "policy/app/app_async.h"
 
 #include "interpose/base/threads/helper.h"
+#include "policy/contexts/enter.h"
 
 #include "interpose/driver/driver.h"
 #include "interpose/report/trace/trace.h"

@@ -9,11 +9,6 @@
 #include "interpose/base/threads/wait.h"
 #include "interpose/driver/driver.h"
 #include "interpose/report/stats.h"
-#include "policy/budget.h"
-#include "policy/contexts/green_context.h"
-#include "policy/order/drain.h"
-#include "policy/order/free.h"
-#include "policy/pressure.h"
 
 #define VISIT_NS  1000000000u
 #define ENDING_NS 10000000000u /* more than what is left to do takes */
@@ -24,19 +19,12 @@ static struct {
     struct ag_device devices[AG_MAX_DEVICES];
     _Atomic unsigned n_devices;
     _Atomic unsigned n_contexts;
-    /* Goes up when a context dies, so that threads drop what they remember. */
-    _Atomic unsigned generation;
     struct ag_context *freelist; /* memory of contexts that are gone, linked by ->next_free */
 } table = {.lock = AG_LOCK_INIT(AG_RANK_CONTEXTS)};
 
-static struct ag_arena context_arena = AG_ARENA_INIT(struct ag_context);
+_Atomic unsigned ag_context_generation;
 
-static _Thread_local struct {
-    CUcontext handle;
-    struct ag_context *context;
-    unsigned generation;
-} last_current;
-_Thread_local bool ag_context_inside;
+static struct ag_arena context_arena = AG_ARENA_INIT(struct ag_context);
 
 CUcontext ag_context_primary_handle(int device)
 {
@@ -62,78 +50,46 @@ struct ag_context *ag_context_find(CUcontext handle)
     return NULL;
 }
 
-static int attribute(CUdevice_attribute which, int device)
+/* --- devices --- */
+
+/* With the table's lock held. */
+static struct ag_device *find_device(int ordinal)
 {
-    int value = 0;
+    unsigned n = atomic_load_explicit(&table.n_devices, memory_order_relaxed);
 
-    if (ag_cu.cuDeviceGetAttribute(&value, which, device) != CUDA_SUCCESS)
-        return 0;
-    return value;
-}
-
-static void describe_device(struct ag_device *device, int ordinal)
-{
-    size_t total = 0;
-
-    *device = (struct ag_device){.ordinal = ordinal};
-    (void)ag_cu.cuDeviceTotalMem_v2(&total, ordinal);
-    (void)ag_cu.cuDeviceGetName(device->name, sizeof(device->name) - 1, ordinal);
-    device->total_bytes = total;
-    device->limit = ag_budget_of(total);
-    device->cache_limit = ag_pressure_cache_limit(device);
-    device->has_pools = attribute(CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, ordinal) &&
-                        ag_cu.cuMemPoolCreate && ag_cu.cuMemAllocFromPoolAsync &&
-                        ag_cu.cuMemFreeAsync && ag_cu.cuMemPoolSetAttribute;
-    device->has_managed = attribute(CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, ordinal);
-    device->is_integrated = attribute(CU_DEVICE_ATTRIBUTE_INTEGRATED, ordinal);
-    device->has_fences = ag_cu.cuCtxRecordEvent && ag_cu.cuCtxWaitEvent;
-    if (attribute(CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS, ordinal))
-        ag_drain_note_visible(AG_VISIBLE_PAGEABLE);
-}
-
-/* The row of a device, met for the first time or not. */
-struct ag_device *ag_device_of(int ordinal)
-{
-    struct ag_device fresh, *row = NULL;
-    bool described = false;
-
-    for (;;) {
-        unsigned n;
-
-        ag_lock_take(&table.lock);
-        n = atomic_load_explicit(&table.n_devices, memory_order_relaxed);
-        for (unsigned i = 0; i < n && !row; i++) {
-            if (table.devices[i].ordinal == ordinal)
-                row = &table.devices[i];
-        }
-        if (!row && described && n < AG_MAX_DEVICES) {
-            row = &table.devices[n];
-            memcpy(row, &fresh, sizeof(fresh));
-            ag_stats_device_met(ordinal, fresh.name, fresh.total_bytes);
-            atomic_store_explicit(&table.n_devices, n + 1, memory_order_release);
-        }
-        ag_lock_release(&table.lock);
-        if (row || described)
-            return row;
-        describe_device(&fresh, ordinal); /* asks the driver: no lock held */
-        described = true;
+    for (unsigned i = 0; i < n; i++) {
+        if (table.devices[i].ordinal == ordinal)
+            return &table.devices[i];
     }
+    return NULL;
 }
 
-static int device_of(CUcontext handle)
+struct ag_device *ag_device_find(int ordinal)
 {
-    CUcontext current = NULL, popped;
-    CUdevice device = -1;
+    struct ag_device *row;
 
-    (void)ag_cu.cuCtxGetCurrent(&current);
-    if (current == handle)
-        return ag_cu.cuCtxGetDevice(&device) == CUDA_SUCCESS ? device : -1;
-    if (ag_cu.cuCtxPushCurrent_v2(handle) != CUDA_SUCCESS)
-        return -1;
-    if (ag_cu.cuCtxGetDevice(&device) != CUDA_SUCCESS)
-        device = -1;
-    (void)ag_cu.cuCtxPopCurrent_v2(&popped);
-    return device;
+    ag_lock_take(&table.lock);
+    row = find_device(ordinal);
+    ag_lock_release(&table.lock);
+    return row;
+}
+
+struct ag_device *ag_device_add(const struct ag_device *fresh)
+{
+    struct ag_device *row;
+    unsigned n;
+
+    ag_lock_take(&table.lock);
+    row = find_device(fresh->ordinal);
+    n = atomic_load_explicit(&table.n_devices, memory_order_relaxed);
+    if (!row && n < AG_MAX_DEVICES) {
+        row = &table.devices[n];
+        memcpy(row, fresh, sizeof(*fresh));
+        ag_stats_device_met(fresh->ordinal, fresh->name, fresh->total_bytes);
+        atomic_store_explicit(&table.n_devices, n + 1, memory_order_release);
+    }
+    ag_lock_release(&table.lock);
+    return row;
 }
 
 /* --- memory --- */
@@ -180,11 +136,10 @@ static void clear(struct ag_context *old)
     atomic_store_explicit(&old->too_large, 0, memory_order_relaxed);
     atomic_store_explicit(&old->attached, 0, memory_order_relaxed);
     atomic_store_explicit(&old->resources_state, AG_ONCE_TO_DO, memory_order_relaxed);
-    ag_free_context_forgotten(old);
     atomic_store_explicit(&old->leaving, false, memory_order_relaxed);
 }
 
-static struct ag_context *get_memory(void)
+struct ag_context *ag_context_get_memory(void)
 {
     struct ag_context *memory = take_recycled();
 
@@ -207,9 +162,7 @@ static void add_reference(struct ag_context *primary)
     primary->primary_references++;
 }
 
-/* Puts `fresh` into the table unless the handle is there by now, or no place is left. What the
- * table has, or NULL; with `retained`, one reference more to `fresh`. */
-static struct ag_context *insert(struct ag_context *fresh, CUcontext handle, bool retained)
+struct ag_context *ag_context_insert(struct ag_context *fresh, CUcontext handle, bool retained)
 {
     struct ag_context *found = NULL;
     unsigned hole = AG_MAX_CONTEXTS;
@@ -253,9 +206,7 @@ static bool refer(CUcontext handle, struct ag_context **ret_context)
     return can;
 }
 
-/* The same. What another thread takes for gone, though this one has retained it since, leaves the
- * table soon: it is waited for. */
-static struct ag_context *find_referred(CUcontext handle)
+struct ag_context *ag_context_find_referred(CUcontext handle)
 {
     uint64_t until = ag_clock_after(ENDING_NS);
     struct ag_wait wait = {0};
@@ -266,95 +217,9 @@ static struct ag_context *find_referred(CUcontext handle)
     return context;
 }
 
-/* Waits for the work of other contexts. It is in the table by then: any thread that finds it. */
-static void finish_entering(struct ag_context *context)
-{
-    if (!atomic_load_explicit(&context->entering, memory_order_acquire))
-        return;
-    ag_free_context_entered();
-    atomic_store_explicit(&context->entering, false, memory_order_release);
-}
-
-/* A new context of that handle. What another thread has entered meanwhile; NULL on failure. */
-static struct ag_context *enter_new(CUcontext handle, int device, bool retained, bool *ret_is_new)
-{
-    struct ag_device *row = device < 0 ? NULL : ag_device_of(device);
-    struct ag_context *fresh = row ? get_memory() : NULL, *context;
-
-    *ret_is_new = false;
-    if (!fresh)
-        return NULL;
-    fresh->device = row;
-    /* After a reset the primary context comes back under its old handle, still referenced. */
-    fresh->primary_references = !retained && row->primary == handle;
-    fresh->unreferenced = false;
-    atomic_store_explicit(&fresh->entering, true, memory_order_relaxed);
-    context = insert(fresh, handle, retained);
-    *ret_is_new = context == fresh;
-    if (*ret_is_new)
-        finish_entering(fresh);
-    return context;
-}
-
-struct ag_context *ag_context_enter(CUcontext handle, int device)
-{
-    struct ag_context *context = ag_context_find(handle);
-    int green_device = context || !handle ? -1 : ag_green_device_inside(handle);
-    bool is_new;
-
-    if (green_device >= 0) {
-        device = green_device;
-        handle = ag_context_primary_handle(device);
-        context = ag_context_find(handle);
-    }
-    if (context || !handle)
-        return context;
-    return enter_new(handle, device < 0 ? device_of(handle) : device, false, &is_new);
-}
-
-/* What another thread has entered may have no reference any more when it is looked for again. */
-void ag_context_primary_retained(CUcontext handle, int device)
-{
-    struct ag_context *found = NULL;
-    bool is_new = false;
-
-    while (!is_new && !(found = find_referred(handle)) && enter_new(handle, device, true, &is_new))
-        ;
-    if (found) /* the thread that entered it may still be waiting */
-        finish_entering(found);
-}
-
-__attribute__((noinline)) static struct ag_context *meet(CUcontext handle, unsigned generation)
-{
-    struct ag_context *context = ag_context_enter(handle, -1);
-
-    last_current.context = context;
-    last_current.handle = context ? handle : NULL;
-    last_current.generation = generation;
-    ag_context_inside = context && context->handle != handle;
-    return context;
-}
-
-struct ag_context *ag_context_current(void)
-{
-    unsigned generation = atomic_load_explicit(&table.generation, memory_order_acquire);
-    CUcontext handle = NULL;
-
-    if (ag_cu.cuCtxGetCurrent(&handle) != CUDA_SUCCESS || !handle)
-        return NULL;
-    return last_current.handle == handle && last_current.generation == generation
-               ? last_current.context
-               : meet(handle, generation);
-}
-
-bool ag_context_is_inside(void)
-{
-    return ag_context_inside;
-}
-
 void ag_context_changed(void)
 {
-    atomic_fetch_add_explicit(&table.generation, 1, memory_order_release);
+    atomic_fetch_add_explicit(&ag_context_generation, 1, memory_order_release);
 }
 
 /* The live primary context of `device`; with the table's lock held. */
@@ -436,7 +301,7 @@ void ag_context_forget(struct ag_context *context)
         atomic_store_explicit(&table.contexts[i], NULL, memory_order_seq_cst);
         context->forgotten = true;
         atomic_fetch_sub_explicit(&table.n_contexts, 1, memory_order_seq_cst);
-        atomic_fetch_add_explicit(&table.generation, 1, memory_order_release);
+        atomic_fetch_add_explicit(&ag_context_generation, 1, memory_order_release);
     }
     ag_lock_release(&table.lock);
 }
@@ -449,7 +314,7 @@ void ag_context_begin_child(void)
     for (unsigned i = 0; i < AG_MAX_CONTEXTS; i++)
         atomic_store_explicit(&table.contexts[i], NULL, memory_order_relaxed);
     atomic_store_explicit(&table.n_contexts, 0, memory_order_relaxed);
-    atomic_fetch_add_explicit(&table.generation, 1, memory_order_release);
+    atomic_fetch_add_explicit(&ag_context_generation, 1, memory_order_release);
 }
 
 /* It counts as visited before it is looked whether it is still there, and says that it leaves

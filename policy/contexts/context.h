@@ -84,26 +84,24 @@ struct ag_context {
     struct ag_slabs slabs;
 };
 
-/* The calling thread's current context; NULL when none is current or our table is full. Makes the
- * driver call cuCtxGetCurrent. */
-struct ag_context *ag_context_current(void);
-
-/* Enters a context that has just come to life (or is met for the first time). NULL when the table
- * is full; then its memory is the driver's. `device` < 0: asks the driver. */
-struct ag_context *ag_context_enter(CUcontext handle, int device);
 /* The context of that handle, or NULL. */
 struct ag_context *ag_context_find(CUcontext handle);
-/* Is the calling thread's current context a green one, whose primary context ag_context_current()
- * just returned? The variable is the same, of a thread whose ag_context_current() was not NULL. */
-extern _Thread_local bool ag_context_inside;
-bool ag_context_is_inside(void);
+/* Goes up when a context dies, so that threads drop what they remember. */
+extern _Atomic unsigned ag_context_generation;
 /* A handle is not what it was: threads look again. */
 void ag_context_changed(void);
+
+/* Only for enter.c. Memory for a context that is not in the table yet, or NULL: as good as new but
+ * for the counters of its fences. */
+struct ag_context *ag_context_get_memory(void);
+/* Puts `fresh` into the table unless the handle is there by now, or no place is left: then it has
+ * its memory back. What the table has, or NULL; with `retained`, one reference more to `fresh`. */
+struct ag_context *ag_context_insert(struct ag_context *fresh, CUcontext handle, bool retained);
+/* The context of that handle, with one reference more, or NULL. What another thread takes for gone,
+ * though this one has retained it since, leaves the table soon: it is waited for. */
+struct ag_context *ag_context_find_referred(CUcontext handle);
 /* The handle of a device's primary context, which somebody holds; NULL on failure. */
 CUcontext ag_context_primary_handle(int device);
-/* A primary context was retained; as ag_context_enter. Waits while another thread gives up what the
- * last one to release it had. */
-void ag_context_primary_retained(CUcontext handle, int device);
 /* A reference to the primary context of `device` is about to be given back, or with `all` each one.
  * If that ends the context, it is returned; else the reference is taken off at once, so that of
  * several threads that do it at the same time the last one sees that it is. */
@@ -127,8 +125,10 @@ void ag_context_each(void (*visit)(struct ag_context *context, void *data), void
 /* Is it so of any context? `is` reads what is atomic: the context may end meanwhile. */
 bool ag_context_any(bool (*is)(struct ag_context *context));
 unsigned ag_context_count(void);
-/* The row of a device, made when it is met for the first time; NULL when there is none. */
-struct ag_device *ag_device_of(int ordinal);
+/* The row of a device, or NULL; and a row made of `fresh`, unless there is one by now: NULL where
+ * there is no room. */
+struct ag_device *ag_device_find(int ordinal);
+struct ag_device *ag_device_add(const struct ag_device *fresh);
 /* Device rows for the report: i-th device met, or NULL. */
 struct ag_device *ag_device_met(unsigned i);
 

@@ -18,6 +18,7 @@
 #include "interpose/base/map.h"
 #include "interpose/driver/driver.h"
 #include "policy/contexts/context.h"
+#include "policy/contexts/enter.h"
 #include "policy/ipc/ipc.h"
 #include "policy/ipc/ipc_lease.h"
 #include "policy/ipc/ipc_socket.h"

@@ -15,6 +15,7 @@
 #include "interpose/report/trace/trace.h"
 #include "policy/budget.h"
 #include "policy/contexts/context.h"
+#include "policy/contexts/enter.h"
 #include "policy/managed/kernel_params.h"
 #include "policy/managed/residency.h"
 #include "policy/order/capture.h"

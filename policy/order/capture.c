@@ -14,7 +14,6 @@
 #include "interpose/base/threads/lock.h"
 #include "interpose/base/threads/wait.h"
 #include "interpose/driver/driver.h"
-#include "policy/contexts/context.h"
 
 #define MAX_CAPTURES 256u
 
@@ -131,11 +130,11 @@ void ag_capture_opening(void)
     wait_for_guard();
 }
 
-bool ag_capture_opened(CUstream stream, bool per_thread, bool success)
+bool ag_capture_opened(CUstream stream, bool per_thread, struct ag_context *context, bool success)
 {
     struct capture capture = named(stream, per_thread);
 
-    capture.context = success ? ag_context_current() : NULL;
+    capture.context = context;
     return add(capture, success);
 }
 

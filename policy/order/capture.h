@@ -68,7 +68,7 @@ bool ag_capture_takes(CUstream stream, bool per_thread);
  * flavour whose NULL stream is the thread's own. True: no capture is open any more (the call
  * failed), and memory that was set aside may be freed. */
 void ag_capture_opening(void);
-bool ag_capture_opened(CUstream stream, bool per_thread, bool success);
+bool ag_capture_opened(CUstream stream, bool per_thread, struct ag_context *context, bool success);
 /* After a call that may have ended the capture on `stream`. True: no capture is open any more. */
 bool ag_capture_ended(CUstream stream, bool per_thread);
 

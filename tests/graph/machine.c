@@ -13,6 +13,7 @@
 #include "interpose/driver/driver.h"
 #include "interpose/report/trace/trace.h"
 #include "policy/contexts/context.h"
+#include "policy/contexts/enter.h"
 #include "policy/managed/kernel_params.h"
 #include "policy/order/capture.h"
 #include "policy/order/fence.h"

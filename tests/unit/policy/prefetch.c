@@ -6,6 +6,7 @@
 
 #include "interpose/driver/driver.h"
 #include "policy/contexts/context.h"
+#include "policy/contexts/enter.h"
 #include "policy/managed/kernel_params.h"
 #include "policy/managed/residency.h"
 #include "policy/order/capture.h"
