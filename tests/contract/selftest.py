@@ -81,18 +81,6 @@ class Circles(unittest.TestCase):
         self.assertEqual(self.circle('tools/b/w.c', '0000000000000000 t x_go', '0000000000000010 T w'), [])
         self.assertEqual(len(self.circle('tools/b/w.c', '                 w x_go')), 1)
 
-    def test_closed(self):
-        closed = [('policy/', 'graph/')]
-        two = {'policy/a.c': '0000000000000000 T a\n                 U b\n',
-               'graph/b.c': '0000000000000000 T b\n                 U a\n'}
-        self.assertEqual(len(circles.problems_of(two)), 1)
-        self.assertEqual(circles.problems_of(two, closed), [])
-        # a circle that leaves the folders, and a row that nobody needs
-        more = {'policy/a.c': two['policy/a.c'] + '                 U c\n', 'graph/b.c': two['graph/b.c'],
-                'interpose/c.c': '0000000000000000 T c\n                 U b\n'}
-        self.assertEqual(len(circles.problems_of(more, closed)), 1)
-        self.assertIn('CLOSED', circles.problems_of(self.LISTINGS, closed)[0])
-
 
 class Exports(unittest.TestCase):
     def test_exact(self):
