@@ -67,9 +67,9 @@
 
 #include "graph/learn/marks.h"
 #include "graph/record/op.h"
-#include "interpose/driver/abi.h"
-#include "interpose/report/stats.h"
-#include "interpose/settings/options.h"
+#include "interpose/core/driver/abi.h"
+#include "interpose/core/report/stats.h"
+#include "interpose/core/settings/options.h"
 
 struct ag_stream;
 struct ag_staged;

@@ -30,7 +30,7 @@
 #include "graph/record/op.h"
 #include "graph/record/staging.h"
 #include "graph/replayer.h"
-#include "interpose/driver/abi.h"
+#include "interpose/core/driver/abi.h"
 
 #define AG_MAX_STREAMS 512u
 

@@ -10,12 +10,12 @@
 
 #include "graph/learn/marks.h"
 #include "graph/stream.h"
-#include "interpose/base/arena.h"
-#include "interpose/base/clock.h"
-#include "interpose/base/pages.h"
-#include "interpose/base/threads/lock.h"
-#include "interpose/base/threads/wait.h"
-#include "interpose/report/stats.h"
+#include "interpose/core/base/arena.h"
+#include "interpose/core/base/clock.h"
+#include "interpose/core/base/pages.h"
+#include "interpose/core/base/threads/lock.h"
+#include "interpose/core/base/threads/wait.h"
+#include "interpose/core/report/stats.h"
 #include "policy/contexts/context.h"
 #include "policy/order/capture.h"
 

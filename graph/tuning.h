@@ -3,7 +3,8 @@
  * the heuristics work together stands in graph/replayer.h; figures are of an H200, see
  * docs/performance.md. Sizes of tables that only bound memory stay where the tables are.
  *
- * AG_UNWAITED_ITERATION belongs here, too, but the report explains it: interpose/report/stats.h. */
+ * AG_UNWAITED_ITERATION belongs here, too, but the report explains it:
+ * interpose/core/report/stats.h. */
 #ifndef AG_GRAPH_TUNING_H
 #define AG_GRAPH_TUNING_H
 

@@ -6,8 +6,8 @@
 #include <stdatomic.h>
 #include <unistd.h>
 
+#include "interpose/core/settings/options.h"
 #include "interpose/hooks/entry.h"
-#include "interpose/settings/options.h"
 #include "policy/order/watch.h"
 
 _Thread_local int ag_entry_depth;

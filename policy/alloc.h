@@ -4,8 +4,8 @@
 
 #include <stdbool.h>
 
-#include "interpose/driver/abi.h"
-#include "interpose/settings/options.h"
+#include "interpose/core/driver/abi.h"
+#include "interpose/core/settings/options.h"
 
 /* What allocations get by default, and the rules (NULL for none; they must stay). Before the
  * first. */

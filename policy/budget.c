@@ -1,10 +1,10 @@
 /* A count of bytes for each device, and of memory known by handle only: see budget.h. */
 #include "policy/budget.h"
 
-#include "interpose/base/arena.h"
-#include "interpose/base/map.h"
-#include "interpose/base/raise.h"
-#include "interpose/base/threads/lock.h"
+#include "interpose/core/base/arena.h"
+#include "interpose/core/base/map.h"
+#include "interpose/core/base/raise.h"
+#include "interpose/core/base/threads/lock.h"
 #include "policy/app/app_pools.h"
 #include "policy/backends/given.h"
 #include "policy/contexts/context.h"

@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "interpose/settings/options.h"
+#include "interpose/core/settings/options.h"
 #include "policy/cache.h"
 #include "policy/mem_desc.h"
 

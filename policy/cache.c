@@ -9,8 +9,8 @@
  * their blocks in here at a time, and need not ask any more; until then each asks at every free. */
 #include "policy/cache.h"
 
-#include "interpose/base/pages.h"
-#include "interpose/report/stats.h"
+#include "interpose/core/base/pages.h"
+#include "interpose/core/report/stats.h"
 #include "policy/ledger.h"
 #include "policy/slab.h"
 

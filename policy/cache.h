@@ -17,10 +17,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "interpose/base/bits.h"
-#include "interpose/base/slot.h"
-#include "interpose/base/threads/lock.h"
-#include "interpose/base/threads/spin.h"
+#include "interpose/core/base/bits.h"
+#include "interpose/core/base/slot.h"
+#include "interpose/core/base/threads/lock.h"
+#include "interpose/core/base/threads/spin.h"
 #include "policy/mem_desc.h"
 
 #define AG_CACHE_BINS 256u /* 8 a doubling, from 512 B on */

@@ -6,8 +6,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "interpose/report/stats.h"
-#include "interpose/settings/options.h"
+#include "interpose/core/report/stats.h"
+#include "interpose/core/settings/options.h"
 #include "policy/mem_desc.h"
 
 /* What is asked for. */

@@ -1,8 +1,8 @@
 /* Finds out whose memory a block is, and what is left when there is none: see held.h. */
 #include "policy/held.h"
 
-#include "interpose/driver/driver.h"
-#include "interpose/report/trace/trace.h"
+#include "interpose/core/driver/driver.h"
+#include "interpose/core/report/trace/trace.h"
 #include "policy/contexts/context.h"
 #include "policy/contexts/enter.h"
 #include "policy/order/capture.h"

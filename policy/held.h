@@ -1,10 +1,10 @@
-/* Who holds memory (interpose/report/holders/): what hooks of allocations and frees tell of it.
- * While ALLOGRAFT_STACKS is off, a load and a branch each. */
+/* Who holds memory (interpose/core/report/holders/): what hooks of allocations and frees tell of
+ * it. While ALLOGRAFT_STACKS is off, a load and a branch each. */
 #ifndef AG_POLICY_HELD_H
 #define AG_POLICY_HELD_H
 
-#include "interpose/driver/abi.h"
-#include "interpose/report/holders/holders.h"
+#include "interpose/core/driver/abi.h"
+#include "interpose/core/report/holders/holders.h"
 
 struct ag_device;
 

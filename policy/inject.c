@@ -9,9 +9,9 @@
 #include <string.h>
 #include <sys/prctl.h>
 
-#include "interpose/base/log.h"
-#include "interpose/report/stats.h"
-#include "interpose/settings/caller.h"
+#include "interpose/core/base/log.h"
+#include "interpose/core/report/stats.h"
+#include "interpose/core/settings/caller.h"
 #include "policy/contexts/context.h"
 #include "policy/contexts/enter.h"
 #include "policy/order/capture.h"

@@ -7,8 +7,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "interpose/driver/abi.h"
-#include "interpose/settings/rules.h"
+#include "interpose/core/driver/abi.h"
+#include "interpose/core/settings/rules.h"
 
 struct ag_context;
 

@@ -3,12 +3,12 @@
 
 #include <string.h>
 
-#include "interpose/base/arena.h"
-#include "interpose/base/hash.h"
-#include "interpose/base/map.h"
-#include "interpose/base/pages.h"
-#include "interpose/base/threads/spin.h"
-#include "interpose/base/threads/wait.h"
+#include "interpose/core/base/arena.h"
+#include "interpose/core/base/hash.h"
+#include "interpose/core/base/map.h"
+#include "interpose/core/base/pages.h"
+#include "interpose/core/base/threads/spin.h"
+#include "interpose/core/base/threads/wait.h"
 
 #define SHARDS       256u         /* threads at different blocks seldom meet in one */
 #define FIRST_BUFFER (1ull << 48) /* the driver counts from low numbers */

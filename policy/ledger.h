@@ -11,8 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "interpose/driver/abi.h"
-#include "interpose/report/stats.h"
+#include "interpose/core/driver/abi.h"
+#include "interpose/core/report/stats.h"
 #include "policy/mem_desc.h"
 
 struct ag_context;

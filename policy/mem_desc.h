@@ -7,8 +7,8 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "interpose/report/stats.h"
-#include "interpose/settings/rules.h"
+#include "interpose/core/report/stats.h"
+#include "interpose/core/settings/rules.h"
 
 /* Which call of the driver it comes from, and so goes back by. */
 enum ag_source {

@@ -1,9 +1,9 @@
 /* The steps, and waiting for frees that have not taken effect: see pressure.h. */
 #include "policy/pressure.h"
 
-#include "interpose/driver/driver.h"
-#include "interpose/report/timing.h"
-#include "interpose/report/trace/trace.h"
+#include "interpose/core/driver/driver.h"
+#include "interpose/core/report/timing.h"
+#include "interpose/core/report/trace/trace.h"
 #include "policy/app/app_pools.h"
 #include "policy/backends/backend.h"
 #include "policy/backends/managed_pool.h"

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "interpose/settings/options.h"
+#include "interpose/core/settings/options.h"
 
 struct ag_context;
 struct ag_device;
@@ -47,9 +47,9 @@ void ag_pressure_yield(struct ag_device *device, size_t bytes);
 /* Another process that finds no room on the card asks nobody for it, and while all allocations are
  * served by what is kept, the driver is asked for nothing. So it is asked for the free memory after
  * each 8192 blocks that a thread's frees have kept, too. Where less than a 64th of the card is
- * free, all that is kept goes back, but for what a cache may hold then, and what pools have. That is
- * in a free, which natively would have waited for the same work; here not for long. A process that
- * frees nothing keeps what it has. */
+ * free, all that is kept goes back, but for what a cache may hold then, and what pools have. That
+ * is in a free, which natively would have waited for the same work; here not for long. A process
+ * that frees nothing keeps what it has. */
 extern _Thread_local uint32_t ag_pressure_unlooked; /* blocks until the next look */
 void ag_pressure_look_beside(struct ag_device *device);
 
@@ -69,7 +69,7 @@ void ag_pressure_wait_for_frees(void);
 
 /* What the program has freed is free at once, natively. But what we have kept of it is in no cache,
  * and not free yet, while another thread gives it back, or ends the context that it is kept in.
- * Waits until that is done, within the timeout. True if anybody was at it, and nobody is any more. */
+ * Waits until that is done, within the timeout. True if anybody was at it, and nobody still is. */
 bool ag_pressure_wait_for_others(const struct ag_device *device);
 
 /* Gives up cached blocks until the budget of `device` has `bytes` left, if that is enough. True

@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-#include "interpose/base/arena.h"
-#include "interpose/report/stats.h"
+#include "interpose/core/base/arena.h"
+#include "interpose/core/report/stats.h"
 #include "policy/ledger.h"
 
 #define GRANULE   512u

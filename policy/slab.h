@@ -32,9 +32,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "interpose/base/slot.h"
-#include "interpose/base/threads/spin.h"
-#include "interpose/driver/abi.h"
+#include "interpose/core/base/slot.h"
+#include "interpose/core/base/threads/spin.h"
+#include "interpose/core/driver/abi.h"
 #include "policy/mem_desc.h"
 
 #define AG_SLAB_BYTES (2u << 20)

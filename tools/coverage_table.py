@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Prints the table of hooked driver symbols in docs/guarantees.md, from interpose/driver/hooks.def.
+"""Prints the table of hooked driver symbols in docs/guarantees.md, from interpose/core/driver/hooks.def.
 
 Usage: tools/coverage_table.py [hooks.def]
 """
@@ -10,7 +10,7 @@ import sys
 
 HEADING = re.compile(r"^/\* --- (.*?) --- \*/$")
 HOOK = re.compile(r"^AG_HOOK(?:_IF)?\(\w+, (\w+),")
-DEFAULT = os.path.join(os.path.dirname(__file__), os.pardir, "interpose", "driver", "hooks.def")
+DEFAULT = os.path.join(os.path.dirname(__file__), os.pardir, "interpose", "core", "driver", "hooks.def")
 
 
 def read_groups(lines):

@@ -20,8 +20,8 @@
 #include <string.h>
 
 #include "graph/learn/history.h"
-#include "interpose/base/hash.h"
-#include "interpose/base/pages.h"
+#include "interpose/core/base/hash.h"
+#include "interpose/core/base/pages.h"
 
 struct seen {
     uint32_t tag, at;

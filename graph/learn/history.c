@@ -18,7 +18,7 @@
 
 #include <stddef.h>
 
-#include "interpose/base/pages.h"
+#include "interpose/core/base/pages.h"
 
 #define NO_HASH UINT64_MAX
 

@@ -7,8 +7,8 @@
 
 #include <string.h>
 
-#include "interpose/base/threads/lock.h"
-#include "interpose/settings/rules.h"
+#include "interpose/core/base/threads/lock.h"
+#include "interpose/core/settings/rules.h"
 
 #define MOST_NAMED 1024u
 

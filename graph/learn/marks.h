@@ -7,8 +7,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "interpose/driver/abi.h"
-#include "interpose/settings/options.h"
+#include "interpose/core/driver/abi.h"
+#include "interpose/core/settings/options.h"
 
 /* What is known of a stream. */
 struct ag_stream_facts {

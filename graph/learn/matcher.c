@@ -14,8 +14,8 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "interpose/base/hash.h"
-#include "interpose/base/pages.h"
+#include "interpose/core/base/hash.h"
+#include "interpose/core/base/pages.h"
 
 #define N_BUCKETS   256u
 #define PART_BYTES  4096u /* what each part of the memory begins at a multiple of */

@@ -18,8 +18,8 @@
 
 #include "graph/replay/builder.h"
 #include "graph/tuning.h"
-#include "interpose/base/hash.h"
-#include "interpose/base/pages.h"
+#include "interpose/core/base/hash.h"
+#include "interpose/core/base/pages.h"
 
 struct set {
     uint32_t of[AG_VARIANTS_PROBES]; /* fingerprints of the probes' payloads */

@@ -3,7 +3,7 @@
 #define AG_GRAPH_ARGUMENTS_H
 
 #include "graph/record/op.h"
-#include "interpose/driver/abi.h"
+#include "interpose/core/driver/abi.h"
 #include "policy/managed/kernel_params.h"
 
 /* Points into the payload and into itself: not to be moved. */

@@ -1,8 +1,8 @@
 /* Attributes of functions as they were last set: see func_attrs.h. */
 #include "graph/record/func_attrs.h"
 
-#include "interpose/base/map.h"
-#include "interpose/base/threads/lock.h"
+#include "interpose/core/base/map.h"
+#include "interpose/core/base/threads/lock.h"
 
 #define MAX_NOTED 16384u
 

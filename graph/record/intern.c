@@ -10,9 +10,9 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "interpose/base/hash.h"
-#include "interpose/base/pages.h"
-#include "interpose/base/threads/lock.h"
+#include "interpose/core/base/hash.h"
+#include "interpose/core/base/pages.h"
+#include "interpose/core/base/threads/lock.h"
 
 #define N_PLACES   65536u
 #define MAX_COUNT  (N_PLACES / 2)

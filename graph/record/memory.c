@@ -10,8 +10,8 @@
 
 #include <stddef.h>
 
-#include "interpose/base/slot.h"
-#include "interpose/driver/driver.h"
+#include "interpose/core/base/slot.h"
+#include "interpose/core/driver/driver.h"
 #include "policy/answers/lookup.h"
 #include "policy/contexts/context.h"
 #include "policy/contexts/enter.h"

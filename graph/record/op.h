@@ -13,7 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "interpose/driver/abi.h"
+#include "interpose/core/driver/abi.h"
 
 struct ag_layout; /* policy/managed/kernel_params.h */
 

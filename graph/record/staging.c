@@ -12,12 +12,12 @@
 #include <string.h>
 
 #include "graph/tuning.h"
-#include "interpose/base/clock.h"
-#include "interpose/base/pages.h"
-#include "interpose/base/threads/lock.h"
-#include "interpose/base/threads/wait.h"
-#include "interpose/driver/driver.h"
-#include "interpose/report/stats.h"
+#include "interpose/core/base/clock.h"
+#include "interpose/core/base/pages.h"
+#include "interpose/core/base/threads/lock.h"
+#include "interpose/core/base/threads/wait.h"
+#include "interpose/core/driver/driver.h"
+#include "interpose/core/report/stats.h"
 #include "policy/order/capture.h"
 
 #define ALIGNMENT 64u

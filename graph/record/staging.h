@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "interpose/driver/abi.h"
+#include "interpose/core/driver/abi.h"
 
 struct ag_ring;
 

@@ -18,8 +18,8 @@
 #include "graph/record/arguments.h"
 #include "graph/record/memory.h"
 #include "graph/tuning.h"
-#include "interpose/base/pages.h"
-#include "interpose/driver/driver.h"
+#include "interpose/core/base/pages.h"
+#include "interpose/core/driver/driver.h"
 
 struct place {
     uint32_t offset, bytes; /* of the payload, in `last` */

@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 #include "graph/record/op.h"
-#include "interpose/driver/abi.h"
+#include "interpose/core/driver/abi.h"
 
 struct ag_graph;
 

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "graph/replay/builder.h"
-#include "interpose/driver/driver.h"
+#include "interpose/core/driver/driver.h"
 
 int ag_graph_dump(const struct ag_graph *graph, const char *folder, unsigned number)
 {

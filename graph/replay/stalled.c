@@ -9,7 +9,7 @@
 #include "graph/replay/segment.h"
 #include "graph/stream.h"
 #include "graph/tuning.h"
-#include "interpose/report/stats.h"
+#include "interpose/core/report/stats.h"
 #include "policy/contexts/context.h"
 
 static struct look {

@@ -1,7 +1,7 @@
 /* Submits one recorded operation as the program would have: ag_op_submit of builder.h. */
 #include "graph/record/arguments.h"
 #include "graph/replay/builder.h"
-#include "interpose/driver/driver.h"
+#include "interpose/core/driver/driver.h"
 
 /* Room for what a launch has: the recorded attributes, and that it is cooperative. */
 #define MAX_ATTRIBUTES 32u

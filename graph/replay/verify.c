@@ -8,11 +8,11 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "interpose/base/clock.h"
-#include "interpose/base/log.h"
-#include "interpose/base/pages.h"
-#include "interpose/base/threads/wait.h"
-#include "interpose/driver/driver.h"
+#include "interpose/core/base/clock.h"
+#include "interpose/core/base/log.h"
+#include "interpose/core/base/pages.h"
+#include "interpose/core/base/threads/wait.h"
+#include "interpose/core/driver/driver.h"
 #include "policy/answers/answers.h"
 #include "policy/order/capture.h"
 #include "policy/order/fence.h"

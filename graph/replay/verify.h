@@ -11,7 +11,7 @@
 
 #include "graph/record/op.h"
 #include "graph/replay/builder.h"
-#include "interpose/driver/abi.h"
+#include "interpose/core/driver/abi.h"
 
 struct ag_context;
 

@@ -13,9 +13,9 @@
 
 #include "graph/replay/watchdog.h"
 #include "graph/tuning.h"
-#include "interpose/base/clock.h"
-#include "interpose/base/threads/futex.h"
-#include "interpose/base/threads/thread.h"
+#include "interpose/core/base/clock.h"
+#include "interpose/core/base/threads/futex.h"
+#include "interpose/core/base/threads/thread.h"
 #include "policy/contexts/context.h"
 #include "policy/order/fence.h"
 

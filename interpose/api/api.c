@@ -8,12 +8,12 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#include "interpose/base/clock.h"
+#include "interpose/core/base/clock.h"
+#include "interpose/core/report/live/live.h"
+#include "interpose/core/report/report.h"
+#include "interpose/core/report/stats.h"
+#include "interpose/core/report/trace/trace.h"
 #include "interpose/hooks/entry.h"
-#include "interpose/report/live/live.h"
-#include "interpose/report/report.h"
-#include "interpose/report/stats.h"
-#include "interpose/report/trace/trace.h"
 
 AG_ENTRY const struct allograft_api *allograft_get_api(uint32_t version);
 

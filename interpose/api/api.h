@@ -13,8 +13,8 @@
 #include <stdbool.h>
 
 #include "interpose/api/allograft.h"
-#include "interpose/base/threads/lock.h"
-#include "interpose/driver/abi.h"
+#include "interpose/core/base/threads/lock.h"
+#include "interpose/core/driver/abi.h"
 
 /* The driver as a program finds it. The API does not work without the entry points that it needs;
  * those that it wants may be NULL. */

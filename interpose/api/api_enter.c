@@ -13,10 +13,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "interpose/driver/real_dlsym.h"
+#include "interpose/core/driver/real_dlsym.h"
+#include "interpose/core/report/stats.h"
+#include "interpose/core/report/trace/trace.h"
 #include "interpose/hooks/entry.h"
-#include "interpose/report/stats.h"
-#include "interpose/report/trace/trace.h"
 #include "interpose/resolve/preloaded.h"
 #include "policy/contexts/context.h"
 

@@ -3,9 +3,9 @@
 #include <stdlib.h>
 
 #include "interpose/api/api.h"
+#include "interpose/core/report/stats.h"
+#include "interpose/core/report/trace/trace.h"
 #include "interpose/hooks/entry.h"
-#include "interpose/report/stats.h"
-#include "interpose/report/trace/trace.h"
 #include "policy/alloc.h"
 #include "policy/backends/private_pool.h"
 #include "policy/contexts/context.h"

@@ -3,10 +3,10 @@
 #include <sys/types.h>
 
 #include "interpose/api/api.h"
-#include "interpose/base/log.h"
+#include "interpose/core/base/log.h"
+#include "interpose/core/report/stats.h"
+#include "interpose/core/report/trace/trace.h"
 #include "interpose/hooks/entry.h"
-#include "interpose/report/stats.h"
-#include "interpose/report/trace/trace.h"
 #include "policy/alloc.h"
 #include "policy/contexts/context.h"
 #include "policy/ledger.h"

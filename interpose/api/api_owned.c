@@ -7,9 +7,9 @@
 #include <stdlib.h>
 
 #include "interpose/api/api.h"
-#include "interpose/base/map.h"
-#include "interpose/report/stats.h"
-#include "interpose/report/trace/trace.h"
+#include "interpose/core/base/map.h"
+#include "interpose/core/report/stats.h"
+#include "interpose/core/report/trace/trace.h"
 
 struct ag_api_owned {
     CUdeviceptr address;

@@ -4,9 +4,9 @@
 #include <string.h>
 
 #include "interpose/api/api.h"
-#include "interpose/base/clock.h"
-#include "interpose/report/stats.h"
-#include "interpose/report/trace/trace.h"
+#include "interpose/core/base/clock.h"
+#include "interpose/core/report/stats.h"
+#include "interpose/core/report/trace/trace.h"
 
 #define MOST_SLOTS   1024u
 #define MOST_RECORDS 256u

@@ -9,8 +9,8 @@
 
 #include "graph/learn/marks.h"
 #include "interpose/api/api.h"
-#include "interpose/base/log.h"
-#include "interpose/report/trace/trace.h"
+#include "interpose/core/base/log.h"
+#include "interpose/core/report/trace/trace.h"
 
 #define MOST_NAME 64u
 

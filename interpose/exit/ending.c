@@ -26,7 +26,7 @@
 #include <stdatomic.h>
 
 #include "graph/replayer.h"
-#include "interpose/base/threads/helper.h"
+#include "interpose/core/base/threads/helper.h"
 #include "interpose/exit/own_stack.h"
 #include "interpose/hooks/entry.h"
 #include "policy/app/app_graphs.h"

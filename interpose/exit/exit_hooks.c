@@ -17,7 +17,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "interpose/driver/real_dlsym.h"
+#include "interpose/core/driver/real_dlsym.h"
 #include "interpose/exit/leave_exec.h"
 #include "interpose/exit/leaving.h"
 #include "interpose/exit/own_stack.h"

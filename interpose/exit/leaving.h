@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-#include "interpose/settings/options.h"
+#include "interpose/core/settings/options.h"
 
 /* From now on this process has an end that tells. The options stay where they are, and are read
  * before anybody can see that the process has begun. */

@@ -15,11 +15,11 @@
 
 #include "graph/record/memory.h"
 #include "graph/replayer.h"
-#include "interpose/base/loaded.h"
-#include "interpose/driver/abi.h"
-#include "interpose/report/stats.h"
+#include "interpose/core/base/loaded.h"
+#include "interpose/core/driver/abi.h"
+#include "interpose/core/report/stats.h"
+#include "interpose/core/settings/options.h"
 #include "interpose/resolve/unseen.h"
-#include "interpose/settings/options.h"
 #include "policy/order/users.h"
 #include "policy/order/watch.h"
 
@@ -122,7 +122,7 @@ static inline int ag_entry_first(enum ag_hook hook)
 #define AG_HOOK(base, symbol, since, flavour, need, flush) \
     case AG_HOOK_##symbol:                                 \
         return AG_BEFORE_##flush;
-#include "interpose/driver/hooks.def"
+#include "interpose/core/driver/hooks.def"
     default:
         return -1;
     }

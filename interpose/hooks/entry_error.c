@@ -5,11 +5,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "interpose/base/log.h"
-#include "interpose/driver/driver.h"
+#include "interpose/core/base/log.h"
+#include "interpose/core/driver/driver.h"
+#include "interpose/core/report/errors/first_error.h"
+#include "interpose/core/report/errors/last_launches.h"
 #include "interpose/hooks/entry.h"
-#include "interpose/report/errors/first_error.h"
-#include "interpose/report/errors/last_launches.h"
 
 static enum ag_on_error on_error;
 

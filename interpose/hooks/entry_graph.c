@@ -7,8 +7,8 @@
  * take their nodes from graphs that were looked at. */
 #include "interpose/hooks/entry_graph.h"
 
-#include "interpose/base/pages.h"
-#include "interpose/driver/driver.h"
+#include "interpose/core/base/pages.h"
+#include "interpose/core/driver/driver.h"
 #include "interpose/hooks/entry.h"
 #include "policy/order/drain.h"
 

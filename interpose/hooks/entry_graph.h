@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-#include "interpose/driver/abi.h"
+#include "interpose/core/driver/abi.h"
 
 /* Memory that the driver does not know. When in doubt, it is. */
 bool ag_entry_is_pageable(CUdeviceptr address);

@@ -1,5 +1,5 @@
 /* Hooks of memory that processes share by legacy IPC handles (policy/ipc/ipc.h). */
-#include "interpose/driver/driver.h"
+#include "interpose/core/driver/driver.h"
 #include "interpose/hooks/entry.h"
 #include "policy/ipc/ipc.h"
 

@@ -8,12 +8,12 @@
  * call, since its result is looked at: 1.7 ns more, of some 2 us. The work for the others is in
  * functions of their own, or the compiler would save registers here. */
 #include "graph/record/op.h"
-#include "interpose/base/slot.h"
-#include "interpose/driver/driver.h"
+#include "interpose/core/base/slot.h"
+#include "interpose/core/driver/driver.h"
+#include "interpose/core/report/errors/last_launches.h"
 #include "interpose/hooks/entry.h"
 #include "interpose/hooks/entry_replay.h"
 #include "interpose/hooks/entry_retry.h"
-#include "interpose/report/errors/last_launches.h"
 #include "policy/cache.h"
 #include "policy/managed/kernel_params.h"
 #include "policy/managed/prefetch.h"

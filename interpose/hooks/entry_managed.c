@@ -1,6 +1,6 @@
 /* Hooks of what brings managed memory of the program to a device: it never fails for want of room,
  * so what we keep makes room first. */
-#include "interpose/driver/driver.h"
+#include "interpose/core/driver/driver.h"
 #include "interpose/hooks/entry.h"
 #include "policy/cache.h"
 #include "policy/contexts/enter.h"

@@ -2,7 +2,7 @@
 #include "graph/copies.h"
 #include "graph/replayer.h"
 #include "interpose/api/api.h"
-#include "interpose/driver/driver.h"
+#include "interpose/core/driver/driver.h"
 #include "interpose/hooks/entry.h"
 #include "interpose/hooks/entry_waits.h"
 #include "policy/alloc.h"

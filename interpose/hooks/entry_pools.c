@@ -4,7 +4,7 @@
  * get, make unfinished work visible (policy/order/drain.h); that is noted before the call, as in
  * entry_visible.c. */
 #include "graph/replayer.h"
-#include "interpose/driver/driver.h"
+#include "interpose/core/driver/driver.h"
 #include "interpose/hooks/entry.h"
 #include "policy/app/app_async.h"
 #include "policy/app/app_pools.h"

@@ -1,9 +1,9 @@
 /* Hooks of calls whose answer depends on the host's wait that an ordered free left pending. */
 #include "graph/record/func_attrs.h"
 #include "graph/replayer.h"
+#include "interpose/core/report/errors/last_launches.h"
 #include "interpose/hooks/entry_retry.h"
 #include "interpose/hooks/entry_waits.h"
-#include "interpose/report/errors/last_launches.h"
 #include "policy/managed/kernel_params.h"
 #include "policy/order/host_wait.h"
 

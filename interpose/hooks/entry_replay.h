@@ -8,7 +8,7 @@
 #define AG_ENTRY_REPLAY_H
 
 #include "graph/replayer.h"
-#include "interpose/driver/driver.h"
+#include "interpose/core/driver/driver.h"
 #include "interpose/hooks/entry.h"
 #include "interpose/hooks/entry_waits.h"
 

@@ -1,7 +1,7 @@
 /* Hooks of calls that take memory of the device for what is no allocation of ours. What counts
  * against ALLOGRAFT_LIMIT is counted. */
 #include "interpose/hooks/entry_retry.h"
-#include "interpose/report/errors/last_launches.h"
+#include "interpose/core/report/errors/last_launches.h"
 #include "policy/alloc.h"
 #include "policy/budget.h"
 #include "policy/contexts/context.h"

@@ -3,7 +3,7 @@
 #ifndef AG_ENTRY_RETRY_H
 #define AG_ENTRY_RETRY_H
 
-#include "interpose/driver/driver.h"
+#include "interpose/core/driver/driver.h"
 #include "interpose/hooks/entry.h"
 #include "policy/app/app_graphs.h"
 #include "policy/pressure.h"

@@ -4,12 +4,12 @@
 #include <string.h>
 
 #include "graph/record/op.h"
-#include "interpose/driver/driver.h"
+#include "interpose/core/driver/driver.h"
+#include "interpose/core/settings/caller.h"
 #include "interpose/hooks/entry.h"
 #include "interpose/hooks/entry_graph.h"
 #include "interpose/hooks/entry_replay.h"
 #include "interpose/hooks/entry_retry.h"
-#include "interpose/settings/caller.h"
 #include "policy/contexts/context.h"
 #include "policy/contexts/enter.h"
 #include "policy/guard/guard.h"

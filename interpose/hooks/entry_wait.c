@@ -1,8 +1,8 @@
 /* Hooks of events, waits, and frees that wait: withheld work is submitted before an event is
  * recorded behind it or the host waits for it. These calls are never withheld themselves. */
+#include "interpose/core/report/errors/last_launches.h"
 #include "interpose/hooks/entry_replay.h"
 #include "interpose/hooks/entry_retry.h"
-#include "interpose/report/errors/last_launches.h"
 #include "policy/cache.h"
 #include "policy/contexts/context.h"
 

@@ -1,13 +1,13 @@
 /* Calls in which the host may wait for the device are timed where ALLOGRAFT_WAITS asks for it
- * (interpose/report/waits/).
+ * (interpose/core/report/waits/).
  *
  * Nothing is held while the driver waits, and nothing is to be given back: a signal handler may
  * jump out of the wait, which then does not count. */
 #ifndef AG_ENTRY_WAITS_H
 #define AG_ENTRY_WAITS_H
 
+#include "interpose/core/report/waits/waits.h"
 #include "interpose/hooks/entry.h"
-#include "interpose/report/waits/waits.h"
 
 /* A call of the program's, which may be outside of every hook of ours by now. */
 struct ag_entry_wait {

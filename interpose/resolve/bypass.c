@@ -25,10 +25,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "interpose/base/loaded.h"
-#include "interpose/driver/driver.h"
-#include "interpose/driver/symbols.h"
-#include "interpose/report/stats.h"
+#include "interpose/core/base/loaded.h"
+#include "interpose/core/driver/driver.h"
+#include "interpose/core/driver/symbols.h"
+#include "interpose/core/report/stats.h"
 
 #define MOST_RELOCATIONS 4000000u
 #define MOST_BYTES       (256u << 20) /* searched for the driver's name */

@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "interpose/base/loaded.h"
+#include "interpose/core/base/loaded.h"
 
 static _Atomic enum { UNKNOWN, OPENED, PRELOADED } answer;
 

@@ -17,20 +17,20 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include "interpose/driver/real_dlsym.h"
+#include "interpose/core/driver/real_dlsym.h"
 
 #include <dlfcn.h>
 #include <errno.h>
 #include <link.h>
 #include <string.h>
 
-#include "interpose/base/loaded.h"
-#include "interpose/base/log.h"
-#include "interpose/driver/abi.h"
-#include "interpose/driver/driver.h"
-#include "interpose/driver/symbols.h"
+#include "interpose/core/base/loaded.h"
+#include "interpose/core/base/log.h"
+#include "interpose/core/driver/abi.h"
+#include "interpose/core/driver/driver.h"
+#include "interpose/core/driver/symbols.h"
+#include "interpose/core/report/stats.h"
 #include "interpose/hooks/entry.h"
-#include "interpose/report/stats.h"
 #include "interpose/resolve/trampoline.h"
 
 /* For the assembly alone, hence no header. */
@@ -40,7 +40,7 @@ bool ag_resolve_dlsym_is_missing(const void *handle, const char *name, const voi
 /* Our function of each hook. */
 static void *const entries[] = {
 #define AG_HOOK(base, symbol, since, flavour, need, flush) (void *)symbol,
-#include "interpose/driver/hooks.def"
+#include "interpose/core/driver/hooks.def"
 };
 
 /* The hooks that dlsym has answered with. Their look-ups go on to, whatever the settings turn out

@@ -13,8 +13,8 @@
 
 #include "graph/record/memory.h"
 #include "graph/replayer.h"
-#include "interpose/driver/driver.h"
-#include "interpose/driver/real_dlsym.h"
+#include "interpose/core/driver/driver.h"
+#include "interpose/core/driver/real_dlsym.h"
 #include "interpose/hooks/entry.h"
 #include "interpose/resolve/trampoline_table.h"
 

@@ -12,12 +12,12 @@
 #include <stdio.h>
 
 #include "graph/replayer.h"
-#include "interpose/base/addresses.h"
-#include "interpose/base/log.h"
-#include "interpose/driver/driver.h"
-#include "interpose/driver/symbols.h"
+#include "interpose/core/base/addresses.h"
+#include "interpose/core/base/log.h"
+#include "interpose/core/driver/driver.h"
+#include "interpose/core/driver/symbols.h"
+#include "interpose/core/report/stats.h"
 #include "interpose/hooks/entry.h"
-#include "interpose/report/stats.h"
 #include "interpose/resolve/bypass.h"
 #include "policy/order/drain.h"
 

@@ -6,7 +6,7 @@
 #include <limits.h>
 #include <stdbool.h>
 
-#include "interpose/driver/abi.h"
+#include "interpose/core/driver/abi.h"
 #include "interpose/resolve/trampoline.h"
 
 /* The numbers of trampolines: the listed ones, then the spare ones. */

@@ -25,8 +25,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "interpose/base/loaded.h"
-#include "interpose/report/stats.h"
+#include "interpose/core/base/loaded.h"
+#include "interpose/core/report/stats.h"
 #include "interpose/resolve/trampoline.h"
 #include "policy/churn.h"
 #include "policy/order/drain.h"

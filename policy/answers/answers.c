@@ -23,7 +23,7 @@
 
 #include <string.h>
 
-#include "interpose/driver/driver.h"
+#include "interpose/core/driver/driver.h"
 #include "policy/answers/lookup.h"
 #include "policy/app/app_async.h"
 #include "policy/app/app_pools.h"

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "interpose/driver/abi.h"
+#include "interpose/core/driver/abi.h"
 
 /* Each as the driver function of that name. */
 CUresult ag_answer_mem_info(size_t *ret_free, size_t *ret_total);

@@ -3,8 +3,8 @@
 
 #include <stdatomic.h>
 
-#include "interpose/base/hash.h"
-#include "interpose/driver/driver.h"
+#include "interpose/core/base/hash.h"
+#include "interpose/core/driver/driver.h"
 #include "policy/backends/backend.h"
 #include "policy/churn.h"
 #include "policy/contexts/context.h"

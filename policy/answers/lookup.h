@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-#include "interpose/driver/abi.h"
+#include "interpose/core/driver/abi.h"
 #include "policy/ledger.h"
 
 #define AG_LOOKUP_NOWHERE ((CUdeviceptr)1) /* an address that no memory has */

@@ -4,12 +4,12 @@
 #endif
 #include "policy/app/app_async.h"
 
-#include "interpose/base/threads/helper.h"
+#include "interpose/core/base/threads/helper.h"
 #include "policy/contexts/enter.h"
 
-#include "interpose/driver/driver.h"
-#include "interpose/report/trace/trace.h"
-#include "interpose/settings/caller.h"
+#include "interpose/core/driver/driver.h"
+#include "interpose/core/report/trace/trace.h"
+#include "interpose/core/settings/caller.h"
 #include "policy/alloc.h"
 #include "policy/answers/lookup.h"
 #include "policy/app/app_pools.h"

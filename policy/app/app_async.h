@@ -6,8 +6,8 @@
 
 #include <stdbool.h>
 
-#include "interpose/driver/abi.h"
-#include "interpose/settings/rules.h"
+#include "interpose/core/driver/abi.h"
+#include "interpose/core/settings/rules.h"
 
 /* Before the first call. The rules stay the caller's and must not change. */
 void ag_app_async_configure(const struct ag_rules *rules, bool oversubscribe);

@@ -9,11 +9,11 @@
  * much. */
 #include "policy/app/app_graphs.h"
 
-#include "interpose/base/map.h"
-#include "interpose/base/threads/helper.h"
-#include "interpose/base/threads/lock.h"
-#include "interpose/driver/driver.h"
-#include "interpose/report/stats.h"
+#include "interpose/core/base/map.h"
+#include "interpose/core/base/threads/helper.h"
+#include "interpose/core/base/threads/lock.h"
+#include "interpose/core/driver/driver.h"
+#include "interpose/core/report/stats.h"
 #include "policy/order/capture.h"
 
 _Atomic unsigned ag_app_graphs_unlaunched;

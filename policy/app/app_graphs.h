@@ -8,7 +8,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#include "interpose/driver/abi.h"
+#include "interpose/core/driver/abi.h"
 
 /* Before the first call. `measures`: free memory is asked for before and after. */
 void ag_app_graphs_configure(bool measures);

@@ -12,11 +12,11 @@
  *   those that can wait are not made while one is open. */
 #include "policy/app/app_pools.h"
 
-#include "interpose/base/raise.h"
-#include "interpose/base/threads/helper.h"
-#include "interpose/base/threads/lock.h"
-#include "interpose/base/threads/wait.h"
-#include "interpose/driver/driver.h"
+#include "interpose/core/base/raise.h"
+#include "interpose/core/base/threads/helper.h"
+#include "interpose/core/base/threads/lock.h"
+#include "interpose/core/base/threads/wait.h"
+#include "interpose/core/driver/driver.h"
 #include "policy/backends/backend.h"
 #include "policy/contexts/context.h"
 #include "policy/order/capture.h"

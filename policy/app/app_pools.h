@@ -6,9 +6,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "interpose/driver/abi.h"
-#include "interpose/report/stats.h"
-#include "interpose/settings/options.h"
+#include "interpose/core/driver/abi.h"
+#include "interpose/core/report/stats.h"
+#include "interpose/core/settings/options.h"
 
 struct ag_device;
 

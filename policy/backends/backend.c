@@ -2,7 +2,7 @@
  * backend.h. */
 #include "policy/backends/backend.h"
 
-#include "interpose/driver/driver.h"
+#include "interpose/core/driver/driver.h"
 #include "policy/backends/managed_pool.h"
 #include "policy/budget.h"
 #include "policy/guard/paged.h"

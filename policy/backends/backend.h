@@ -3,7 +3,7 @@
 #ifndef AG_POLICY_BACKEND_H
 #define AG_POLICY_BACKEND_H
 
-#include "interpose/settings/options.h"
+#include "interpose/core/settings/options.h"
 #include "policy/contexts/context.h"
 #include "policy/ledger.h"
 

@@ -9,9 +9,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "interpose/driver/driver.h"
-#include "interpose/report/live/allocations.h"
-#include "interpose/report/trace/trace.h"
+#include "interpose/core/driver/driver.h"
+#include "interpose/core/report/live/allocations.h"
+#include "interpose/core/report/trace/trace.h"
 #include "policy/decide.h"
 #include "policy/order/capture.h"
 #include "policy/order/private_stream.h"

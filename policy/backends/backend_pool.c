@@ -1,9 +1,9 @@
 /* Pool placement: one stream-ordered pool of our own on each device. */
 #include "policy/backends/backend.h"
 
-#include "interpose/base/log.h"
-#include "interpose/base/threads/once.h"
-#include "interpose/driver/driver.h"
+#include "interpose/core/base/log.h"
+#include "interpose/core/base/threads/once.h"
+#include "interpose/core/driver/driver.h"
 #include "policy/backends/given.h"
 #include "policy/order/capture.h"
 #include "policy/order/private_stream.h"

@@ -9,9 +9,9 @@
  * out of the pool. */
 #include "policy/backends/given.h"
 
-#include "interpose/driver/driver.h"
-#include "interpose/report/live/allocations.h"
-#include "interpose/report/stats.h"
+#include "interpose/core/driver/driver.h"
+#include "interpose/core/report/live/allocations.h"
+#include "interpose/core/report/stats.h"
 #include "policy/contexts/context.h"
 #include "policy/order/capture.h"
 

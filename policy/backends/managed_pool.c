@@ -1,9 +1,9 @@
 /* The managed pool of a device: see managed_pool.h. */
 #include "policy/backends/managed_pool.h"
 
-#include "interpose/base/log.h"
-#include "interpose/base/threads/once.h"
-#include "interpose/driver/driver.h"
+#include "interpose/core/base/log.h"
+#include "interpose/core/base/threads/once.h"
+#include "interpose/core/driver/driver.h"
 #include "policy/backends/backend.h"
 #include "policy/order/capture.h"
 

@@ -5,8 +5,8 @@
 
 #include <stdbool.h>
 
-#include "interpose/driver/abi.h"
-#include "interpose/settings/options.h"
+#include "interpose/core/driver/abi.h"
+#include "interpose/core/settings/options.h"
 #include "policy/contexts/context.h"
 
 /* The pool, made on first use, with a context of the process current. CUDA_SUCCESS and *ret_pool,

@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-#include "interpose/base/threads/lock.h"
+#include "interpose/core/base/threads/lock.h"
 
 struct pool {
     struct pool *next;

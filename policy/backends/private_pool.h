@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "interpose/driver/abi.h"
+#include "interpose/core/driver/abi.h"
 #include "policy/ledger.h"
 
 /* The pool that the calling thread captures into; 0: none. */

@@ -3,12 +3,12 @@
 
 #include <string.h>
 
-#include "interpose/base/arena.h"
-#include "interpose/base/clock.h"
-#include "interpose/base/log.h"
-#include "interpose/base/threads/wait.h"
-#include "interpose/driver/driver.h"
-#include "interpose/report/stats.h"
+#include "interpose/core/base/arena.h"
+#include "interpose/core/base/clock.h"
+#include "interpose/core/base/log.h"
+#include "interpose/core/base/threads/wait.h"
+#include "interpose/core/driver/driver.h"
+#include "interpose/core/report/stats.h"
 
 #define VISIT_NS  1000000000u
 #define ENDING_NS 10000000000u /* more than what is left to do takes */

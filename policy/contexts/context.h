@@ -7,8 +7,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "interpose/base/threads/once.h"
-#include "interpose/driver/abi.h"
+#include "interpose/core/base/threads/once.h"
+#include "interpose/core/driver/abi.h"
 #include "policy/budget.h"
 #include "policy/cache.h"
 #include "policy/churn.h"

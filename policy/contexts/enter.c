@@ -2,7 +2,7 @@
  * enter.h. */
 #include "policy/contexts/enter.h"
 
-#include "interpose/driver/driver.h"
+#include "interpose/core/driver/driver.h"
 #include "policy/budget.h"
 #include "policy/contexts/green_context.h"
 #include "policy/order/drain.h"

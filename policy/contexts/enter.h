@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-#include "interpose/driver/abi.h"
+#include "interpose/core/driver/abi.h"
 #include "policy/contexts/context.h"
 
 /* The calling thread's current context; NULL when none is current or our table is full. Makes the

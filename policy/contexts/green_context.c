@@ -3,7 +3,7 @@
 
 #include <stdatomic.h>
 
-#include "interpose/base/threads/lock.h"
+#include "interpose/core/base/threads/lock.h"
 
 #define MAX_GREEN 256u
 

@@ -4,7 +4,7 @@
 #ifndef AG_POLICY_GREEN_H
 #define AG_POLICY_GREEN_H
 
-#include "interpose/driver/abi.h"
+#include "interpose/core/driver/abi.h"
 
 /* A green context was made on `device`; it holds a reference to the primary context. */
 void ag_green_created(CUgreenCtx green, int device);

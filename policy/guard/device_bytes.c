@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-#include "interpose/base/pages.h"
-#include "interpose/driver/driver.h"
+#include "interpose/core/base/pages.h"
+#include "interpose/core/driver/driver.h"
 #include "policy/contexts/context.h"
 #include "policy/order/capture.h"
 #include "policy/order/private_stream.h"

@@ -4,8 +4,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "interpose/base/log.h"
-#include "interpose/settings/caller.h"
+#include "interpose/core/base/log.h"
+#include "interpose/core/settings/caller.h"
 
 /* The next free row of the report, or NULL. */
 static struct ag_guard_finding *next_row(void)

@@ -2,7 +2,7 @@
 #ifndef AG_GUARD_FINDING_H
 #define AG_GUARD_FINDING_H
 
-#include "interpose/report/stats.h"
+#include "interpose/core/report/stats.h"
 #include "policy/guard/device_bytes.h"
 
 /* The block that was checked. */

@@ -3,11 +3,11 @@
 
 #include <stdatomic.h>
 
-#include "interpose/base/arena.h"
-#include "interpose/base/log.h"
-#include "interpose/base/threads/helper.h"
-#include "interpose/base/threads/wait.h"
-#include "interpose/driver/driver.h"
+#include "interpose/core/base/arena.h"
+#include "interpose/core/base/log.h"
+#include "interpose/core/base/threads/helper.h"
+#include "interpose/core/base/threads/wait.h"
+#include "interpose/core/driver/driver.h"
 #include "policy/backends/private_pool.h"
 #include "policy/contexts/context.h"
 #include "policy/guard/device_bytes.h"

@@ -1,9 +1,9 @@
 /* Blocks of the driver's virtual memory: see paged.h. */
 #include "policy/guard/paged.h"
 
-#include "interpose/base/arena.h"
-#include "interpose/base/map.h"
-#include "interpose/driver/driver.h"
+#include "interpose/core/base/arena.h"
+#include "interpose/core/base/map.h"
+#include "interpose/core/driver/driver.h"
 #include "policy/contexts/context.h"
 
 #define OLD_RANGES 4096u /* addresses of freed blocks that stay taken */

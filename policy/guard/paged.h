@@ -8,7 +8,7 @@
 
 #include <stddef.h>
 
-#include "interpose/driver/abi.h"
+#include "interpose/core/driver/abi.h"
 #include "policy/guard/device_bytes.h"
 
 struct ag_context;

@@ -9,10 +9,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "interpose/base/arena.h"
-#include "interpose/base/log.h"
-#include "interpose/base/map.h"
-#include "interpose/driver/driver.h"
+#include "interpose/core/base/arena.h"
+#include "interpose/core/base/log.h"
+#include "interpose/core/base/map.h"
+#include "interpose/core/driver/driver.h"
 #include "policy/answers/lookup.h"
 #include "policy/backends/backend.h"
 #include "policy/churn.h"

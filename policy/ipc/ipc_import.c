@@ -13,10 +13,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "interpose/base/arena.h"
-#include "interpose/base/log.h"
-#include "interpose/base/map.h"
-#include "interpose/driver/driver.h"
+#include "interpose/core/base/arena.h"
+#include "interpose/core/base/log.h"
+#include "interpose/core/base/map.h"
+#include "interpose/core/driver/driver.h"
 #include "policy/contexts/context.h"
 #include "policy/contexts/enter.h"
 #include "policy/ipc/ipc.h"

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "interpose/base/hash.h"
+#include "interpose/core/base/hash.h"
 
 #define VERSION        2u
 #define MAGIC_BYTES    8u

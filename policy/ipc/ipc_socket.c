@@ -25,8 +25,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "interpose/base/clock.h"
-#include "interpose/base/threads/thread.h"
+#include "interpose/core/base/clock.h"
+#include "interpose/core/base/threads/thread.h"
 
 #define MS          1000000u
 #define MAX_GUESTS  64u /* connections that have not asked yet */

@@ -10,12 +10,12 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#include "interpose/base/hash.h"
-#include "interpose/base/log.h"
-#include "interpose/base/pages.h"
-#include "interpose/base/threads/lock.h"
-#include "interpose/driver/driver.h"
-#include "interpose/report/stats.h"
+#include "interpose/core/base/hash.h"
+#include "interpose/core/base/log.h"
+#include "interpose/core/base/pages.h"
+#include "interpose/core/base/threads/lock.h"
+#include "interpose/core/driver/driver.h"
+#include "interpose/core/report/stats.h"
 
 /* --- layouts --- */
 

@@ -9,10 +9,10 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "interpose/base/clock.h"
-#include "interpose/driver/driver.h"
-#include "interpose/report/stats.h"
-#include "interpose/report/trace/trace.h"
+#include "interpose/core/base/clock.h"
+#include "interpose/core/driver/driver.h"
+#include "interpose/core/report/stats.h"
+#include "interpose/core/report/trace/trace.h"
 #include "policy/budget.h"
 #include "policy/contexts/context.h"
 #include "policy/contexts/enter.h"

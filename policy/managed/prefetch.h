@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 
-#include "interpose/driver/abi.h"
+#include "interpose/core/driver/abi.h"
 
 /* A kernel launch, as the program asks for it. */
 struct ag_launch {

@@ -7,9 +7,9 @@
 
 #include <stddef.h>
 
-#include "interpose/base/arena.h"
-#include "interpose/base/clock.h"
-#include "interpose/base/threads/lock.h"
+#include "interpose/core/base/arena.h"
+#include "interpose/core/base/clock.h"
+#include "interpose/core/base/threads/lock.h"
 #include "policy/managed/lru.h"
 #include "policy/managed/spans.h"
 

@@ -13,8 +13,8 @@
 
 #include <sys/mman.h>
 
-#include "interpose/base/hash.h"
-#include "interpose/base/threads/wait.h"
+#include "interpose/core/base/hash.h"
+#include "interpose/core/base/threads/wait.h"
 
 #define SMALLEST_SHIFT 9u
 #define SHIFT_STEP     4u

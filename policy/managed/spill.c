@@ -5,10 +5,10 @@
  * between: the ledger's state MOVING prevents that. */
 #include "policy/managed/spill.h"
 
-#include "interpose/base/threads/lock.h"
-#include "interpose/driver/driver.h"
-#include "interpose/report/live/allocations.h"
-#include "interpose/report/trace/trace.h"
+#include "interpose/core/base/threads/lock.h"
+#include "interpose/core/driver/driver.h"
+#include "interpose/core/report/live/allocations.h"
+#include "interpose/core/report/trace/trace.h"
 #include "policy/backends/backend.h"
 #include "policy/backends/given.h"
 #include "policy/budget.h"

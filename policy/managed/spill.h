@@ -6,7 +6,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#include "interpose/settings/options.h"
+#include "interpose/core/settings/options.h"
 #include "policy/ledger.h"
 
 struct ag_device;

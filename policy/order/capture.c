@@ -11,9 +11,9 @@
 
 #include <unistd.h>
 
-#include "interpose/base/threads/lock.h"
-#include "interpose/base/threads/wait.h"
-#include "interpose/driver/driver.h"
+#include "interpose/core/base/threads/lock.h"
+#include "interpose/core/base/threads/wait.h"
+#include "interpose/core/driver/driver.h"
 
 #define MAX_CAPTURES 256u
 

@@ -22,8 +22,8 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#include "interpose/base/slot.h"
-#include "interpose/driver/abi.h"
+#include "interpose/core/base/slot.h"
+#include "interpose/core/driver/abi.h"
 
 struct ag_context;
 

@@ -3,7 +3,7 @@
 
 #include <stdatomic.h>
 
-#include "interpose/report/stats.h"
+#include "interpose/core/report/stats.h"
 #include "policy/order/host_wait.h"
 #include "policy/order/watch.h"
 

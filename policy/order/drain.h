@@ -11,7 +11,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#include "interpose/settings/options.h"
+#include "interpose/core/settings/options.h"
 #include "policy/order/users.h"
 
 /* What lets somebody see that work is unfinished after cudaFree has returned. */

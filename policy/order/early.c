@@ -4,7 +4,7 @@
  * of the same handle: nothing that came before the row was written can be on a newer stream. */
 #include "policy/order/early.h"
 
-#include "interpose/driver/driver.h"
+#include "interpose/core/driver/driver.h"
 #include "policy/order/capture.h"
 
 #define N_ROWS 64u

@@ -14,7 +14,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "interpose/driver/abi.h"
+#include "interpose/core/driver/abi.h"
 
 /* How often a fence stood in for a wait of the host. Only for the functions here and in early.c. */
 extern _Atomic uint64_t ag_early_fences;

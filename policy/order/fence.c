@@ -4,9 +4,9 @@
  * (a) is set before the non-blocking stream is created, and read again after way (a) was taken. */
 #include "policy/order/fence.h"
 
-#include "interpose/base/clock.h"
-#include "interpose/base/threads/wait.h"
-#include "interpose/driver/driver.h"
+#include "interpose/core/base/clock.h"
+#include "interpose/core/base/threads/wait.h"
+#include "interpose/core/driver/driver.h"
 #include "policy/contexts/context.h"
 #include "policy/order/capture.h"
 

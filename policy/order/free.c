@@ -3,9 +3,9 @@
 
 #include <stdatomic.h>
 
-#include "interpose/driver/driver.h"
-#include "interpose/report/stats.h"
-#include "interpose/report/timing.h"
+#include "interpose/core/driver/driver.h"
+#include "interpose/core/report/stats.h"
+#include "interpose/core/report/timing.h"
 #include "policy/contexts/context.h"
 #include "policy/order/capture.h"
 #include "policy/order/drain.h"

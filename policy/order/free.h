@@ -24,8 +24,8 @@
 
 #include <stdbool.h>
 
-#include "interpose/driver/abi.h"
-#include "interpose/report/stats.h"
+#include "interpose/core/driver/abi.h"
+#include "interpose/core/report/stats.h"
 #include "policy/contexts/context.h"
 #include "policy/order/capture.h"
 #include "policy/order/drain.h"

@@ -6,10 +6,10 @@
 
 #include <stdatomic.h>
 
-#include "interpose/base/raise.h"
-#include "interpose/base/threads/helper.h"
-#include "interpose/base/threads/wait.h"
-#include "interpose/driver/driver.h"
+#include "interpose/core/base/raise.h"
+#include "interpose/core/base/threads/helper.h"
+#include "interpose/core/base/threads/wait.h"
+#include "interpose/core/driver/driver.h"
 #include "policy/contexts/context.h"
 #include "policy/order/capture.h"
 #include "policy/order/fence.h"

@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "interpose/report/stats.h"
+#include "interpose/core/report/stats.h"
 #include "policy/contexts/context.h"
 #include "policy/order/watch.h"
 
@@ -50,8 +50,8 @@ enum ag_host_wait_owner {
     AG_HOST_WAIT_OF_OTHERS,
 };
 enum ag_host_wait_owner ag_host_wait_owner(void);
-/* By the helper (interpose/base/threads/helper.h): completes the wait, unless whoever leaves the
- * process stops waiting for it. */
+/* By the helper (interpose/core/base/threads/helper.h): completes the wait, unless whoever leaves
+ * the process stops waiting for it. */
 void ag_host_wait_complete_at_exit(void);
 
 /* In a forked child nothing is pending. */

@@ -3,7 +3,7 @@
 
 #include <stdatomic.h>
 
-#include "interpose/driver/driver.h"
+#include "interpose/core/driver/driver.h"
 #include "policy/contexts/context.h"
 #include "policy/order/capture.h"
 #include "policy/order/drain.h"

@@ -3,8 +3,8 @@
 
 #include <pthread.h>
 
-#include "interpose/base/arena.h"
-#include "interpose/base/threads/lock.h"
+#include "interpose/core/base/arena.h"
+#include "interpose/core/base/threads/lock.h"
 
 /* Frees that drain between two looks. A thread stops to count at the second look that has not seen
  * it, or at the first after one that has: so 8 to 16 frees are slower than they might be in a

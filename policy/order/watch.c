@@ -8,12 +8,12 @@
 
 #include <pthread.h>
 
-#include "interpose/base/arena.h"
-#include "interpose/base/log.h"
-#include "interpose/base/threads/lock.h"
-#include "interpose/base/threads/wait.h"
-#include "interpose/driver/driver.h"
-#include "interpose/report/stats.h"
+#include "interpose/core/base/arena.h"
+#include "interpose/core/base/log.h"
+#include "interpose/core/base/threads/lock.h"
+#include "interpose/core/base/threads/wait.h"
+#include "interpose/core/driver/driver.h"
+#include "interpose/core/report/stats.h"
 #include "policy/contexts/context.h"
 #include "policy/order/capture.h"
 #include "policy/order/early.h"

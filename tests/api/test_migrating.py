@@ -12,7 +12,7 @@ import unittest
 ROOT = os.environ['TEST_ROOT']
 PAGE = os.path.join(ROOT, 'docs', 'migrating.md')
 NAMES = os.path.join(ROOT, 'tests', 'api', 'seed_names')
-HOOKS = os.path.join(ROOT, 'interpose', 'driver', 'hooks.def')
+HOOKS = os.path.join(ROOT, 'interpose', 'core', 'driver', 'hooks.def')
 ROW = re.compile(r'\| `([^`]+)` \| (.+) \| `([^`]+)` `([^`]+)` \|$')
 
 sys.path.insert(0, os.path.join(ROOT, 'tools', 'python'))

@@ -125,7 +125,7 @@ if __name__ == '__main__':
     problems, n = [], 0
     hook_texts = [read_text(os.path.join(root, path)) for path in list_files(root)
                   if path.startswith('interpose/') and path.endswith(('.c', '.h'))]
-    rows = read_rows(read_text(os.path.join(root, 'interpose', 'driver', 'hooks.def')))
+    rows = read_rows(read_text(os.path.join(root, 'interpose', 'core', 'driver', 'hooks.def')))
     problems += unmeasured_hooks(hook_texts, [row.symbol for row in rows if row.kind == 'HOOK'])
     for path in list_files(root):
         if path.endswith(('.c', '.h', '.cu')):

@@ -1,4 +1,4 @@
-# Includes only go down: entries and lifecycle > graph > policy > driver > base. Those of CUDA are there without a toolkit.
+# Includes only go down: entries and lifecycle > graph > policy > core. Those of CUDA are there without a toolkit.
 
 import os
 import posixpath
@@ -8,12 +8,12 @@ import sys
 from contract import blank_comments, finish, list_files, read_text
 
 # The first folder that a path lies in gives its layer. What stands between the program and the driver is split in two:
-# the side that calls the driver (1) and the side that the program calls (4).
+# the core, which calls the driver (0 and 1), and the side that the program calls (4).
 LAYERS = [
-    ('interpose/base/', 0),
-    ('interpose/driver/', 1),
-    ('interpose/settings/', 1),
-    ('interpose/report/', 1),
+    ('interpose/core/base/', 0),
+    ('interpose/core/driver/', 1),
+    ('interpose/core/settings/', 1),
+    ('interpose/core/report/', 1),
     ('policy/', 2),
     ('graph/', 3),
     ('interpose/', 4),
@@ -30,7 +30,7 @@ COUNTING = re.compile(r'\b(ag_stats_(?!sum_of|counter_of|app_pool_sum)\w+\s*\(|a
 
 # The one file that includes CUDA's header: it must set __CUDA_API_VERSION_INTERNAL first.
 CUDA_HEADER = re.compile(r'^cuda\w*\.h$')
-CUDA_INCLUDER = 'interpose/driver/abi.h'
+CUDA_INCLUDER = 'interpose/core/driver/abi.h'
 
 
 def layer_of(path):

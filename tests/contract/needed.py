@@ -28,7 +28,7 @@ def problems(dynamic, undefined):
         found.append('%s wants %s, which is not libc\'s' % (name, version))
     for name in re.findall(r'\bU (\w+)', undefined):
         if SPEAKS.match(name):
-            found.append('%s depends on the locale: see interpose/base/text.h' % name)
+            found.append('%s depends on the locale: see interpose/core/base/text.h' % name)
     return found
 
 

@@ -220,8 +220,8 @@ static inline allograft_status allograft_open_all(const struct allograft_range *
 
 
 class Layers(unittest.TestCase):
-    KNOWN = {'interpose/hooks/entry.h', 'policy/alloc.h', 'interpose/driver/driver.h',
-             'interpose/base/log.h', 'interpose/driver/abi.h', 'tests/sim/sim.h'}
+    KNOWN = {'interpose/hooks/entry.h', 'policy/alloc.h', 'interpose/core/driver/driver.h',
+             'interpose/core/base/log.h', 'interpose/core/driver/abi.h', 'tests/sim/sim.h'}
 
     def count(self, path, name):
         return len(layers.problems_of(path, '/* x */\n#include "%s"\n' % name, self.KNOWN))
@@ -234,32 +234,32 @@ class Layers(unittest.TestCase):
 
     def test_down(self):
         self.assertEqual(self.count('interpose/hooks/entry_mem.c', 'policy/alloc.h'), 0)
-        self.assertEqual(self.count('policy/alloc.c', 'interpose/base/log.h'), 0)
-        self.assertEqual(self.count('policy/alloc.c', 'interpose/driver/driver.h'), 0)
+        self.assertEqual(self.count('policy/alloc.c', 'interpose/core/base/log.h'), 0)
+        self.assertEqual(self.count('policy/alloc.c', 'interpose/core/driver/driver.h'), 0)
 
     def test_up(self):
-        self.assertEqual(self.count('interpose/driver/driver.c', 'policy/alloc.h'), 1)
-        self.assertEqual(self.count('interpose/base/log.c', 'interpose/driver/driver.h'), 1)
+        self.assertEqual(self.count('interpose/core/driver/driver.c', 'policy/alloc.h'), 1)
+        self.assertEqual(self.count('interpose/core/base/log.c', 'interpose/core/driver/driver.h'), 1)
         self.assertEqual(self.count('policy/alloc.c', 'interpose/hooks/entry.h'), 1)
 
     def test_outside(self):
         self.assertEqual(self.count('policy/alloc.c', 'tests/sim/sim.h'), 1)
         self.assertEqual(self.count('policy/alloc.c', 'alloc.h'), 1)
-        self.assertEqual(self.count('policy/alloc.c', '../interpose/driver/driver.h'), 1)
+        self.assertEqual(self.count('policy/alloc.c', '../interpose/core/driver/driver.h'), 1)
 
     def test_cuda(self):
         self.assertEqual(self.count('policy/alloc.c', 'cuda.h'), 1)
-        self.assertEqual(self.count('interpose/driver/abi.h', 'cuda.h'), 0)
+        self.assertEqual(self.count('interpose/core/driver/abi.h', 'cuda.h'), 0)
 
     def test_pure(self):
         sources = {'a/one.h': '/* What it does. Pure. */\n', 'a/two.h': '/* What it does.\n *\n * Pure: no clock. */\n',
                    'a/three.c': '/* What (it does). Pure; knows no CUDA.\n */\n', 'a/four.h': '/* Pure water. */\n',
                    'a/five.h': '/* What it does. */\n/* Pure. */\n', 'a/six.h': '#include <a.h>\n/* Pure. */\n'}
         self.assertEqual(layers.pure_parts(sources), {'a/one', 'a/two', 'a/three'})
-        for text in ('#include "interpose/driver/driver.h"\n', 'int f(void)\n{\n    ag_stats_add(X, 1);\n}\n',
+        for text in ('#include "interpose/core/driver/driver.h"\n', 'int f(void)\n{\n    ag_stats_add(X, 1);\n}\n',
                      'int f(void)\n{\n    return ag_cu.cuInit(0);\n}\n'):
             self.assertEqual(len(layers.pure_problems('policy/a.c', text)), 1, text)
-        for text in ('#include "interpose/driver/abi.h"\n', '/* ag_stats_add() */\n', 'int i = ag_stats_sum_of(s, 1);\n'):
+        for text in ('#include "interpose/core/driver/abi.h"\n', '/* ag_stats_add() */\n', 'int i = ag_stats_sum_of(s, 1);\n'):
             self.assertEqual(layers.pure_problems('policy/a.c', text), [], text)
 
 
@@ -410,7 +410,7 @@ class Words(unittest.TestCase):
                      'AG_STAT(X, frees, x, "drained the context")', 'text_group(view, "fences of watched frees");',
                      'host waits left pending by ordered frees'):
             self.assertGreaterEqual(self.count('graph/a.c', line), 1, line)
-        self.assertEqual(self.count('interpose/driver/hooks.def', 'AG_HOOK(a, cuA, 1, NONE, REQUIRED, FIRST(FREE))'), 1)
+        self.assertEqual(self.count('interpose/core/driver/hooks.def', 'AG_HOOK(a, cuA, 1, NONE, REQUIRED, FIRST(FREE))'), 1)
 
     def test_plain_sense(self):
         for line in ('int planes, island;', 'rounds a size up', 'n = round_up(n, 8);', 'return first;', 'in turn',

@@ -20,7 +20,7 @@ TERMS = [
     ('quiet', r'quiet', PRODUCT, 'fast path, silent'),
     ('passage', r'passages?', ANYWHERE, 'trampoline'),
     ('door', r'doors?', ANYWHERE, 'entry point, lookup path'),
-    ('STILL, SELF, FIRST', r'(?-i:STILL|SELF|FIRST)', r'interpose/driver/hooks\.def$', 'NO_FLUSH, MANUAL, FLUSH'),
+    ('STILL, SELF, FIRST', r'(?-i:STILL|SELF|FIRST)', r'interpose/core/driver/hooks\.def$', 'NO_FLUSH, MANUAL, FLUSH'),
     ('wish', r'wish(?:es|ed)?', ANYWHERE, 'request parameters'),
     ('shape', r'shapes?', PRODUCT, 'memory descriptor'),
     ('detail', r'ag_details?(?:_\w+)?|detail\.[ch]', ANYWHERE, 'interned attributes'),

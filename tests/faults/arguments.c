@@ -18,7 +18,7 @@ static const struct {
 } hooked[] = {
 #define AG_HOOK(base, symbol, since, flavour, need, flush) \
     {#symbol, (any_function)(void *)hooked_##symbol},
-#include "interpose/driver/hooks.def"
+#include "interpose/core/driver/hooks.def"
 };
 
 static void make_state(const char *state)

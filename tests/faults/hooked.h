@@ -5,6 +5,6 @@
 
 #define AG_HOOK(base, symbol, since, flavour, need, flush) \
     void hooked_##symbol(void) __asm__(#symbol) __attribute__((weak));
-#include "interpose/driver/hooks.def"
+#include "interpose/core/driver/hooks.def"
 
 #endif

@@ -163,7 +163,7 @@ __attribute__((destructor)) static void tell_calls(void)
     static const char *const symbols[] = {
 #define AG_HOOK(base, symbol, since, flavour, need, flush) #symbol,
 #define AG_CALL                                            AG_HOOK
-#include "interpose/driver/hooks.def"
+#include "interpose/core/driver/hooks.def"
     };
     const char *path = getenv("STEP_CALLS");
     int fd = path ? open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600) : -1;

@@ -34,7 +34,7 @@ VISIBLE = {
 
 def names():
     """Number -> name of the hooked symbols, in the order of hooks.def, as the program numbers them."""
-    path = os.path.join(os.environ['TEST_ROOT'], 'interpose', 'driver', 'hooks.def')
+    path = os.path.join(os.environ['TEST_ROOT'], 'interpose', 'core', 'driver', 'hooks.def')
     with open(path, encoding='utf-8') as f:
         return re.findall(r'^AG_HOOK(?:_IF)?\(\w+, (\w+),', f.read(), re.M)
 

@@ -1,6 +1,6 @@
 /* Files of settings: each bad line is told with a place inside the file, each value in force comes
  * from a line that there is, and nothing is bad without having been told. */
-#include "interpose/settings/options.h"
+#include "interpose/core/settings/options.h"
 
 #include <errno.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* Globs: a glob, a NUL, a text; the same answer as from a matcher that tries every way. */
-#include "interpose/settings/rules.h"
+#include "interpose/core/settings/rules.h"
 
 #include <string.h>
 

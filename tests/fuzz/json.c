@@ -1,6 +1,6 @@
 /* JSON strings: whatever the bytes, a string a strict reader takes; of valid UTF-8, the same
  * again. */
-#include "interpose/base/text.h"
+#include "interpose/core/base/text.h"
 
 #include <string.h>
 

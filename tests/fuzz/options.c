@@ -1,7 +1,7 @@
 /* Environment blocks: strings separated by NUL bytes. Every member of the settings ends in its
  * range, what is told is one line each, and a value is bad exactly when the check of one value says
  * so. Of a file of settings only the name is looked at: config.c is for those. */
-#include "interpose/settings/options.h"
+#include "interpose/core/settings/options.h"
 
 #include <errno.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* Rules: whatever the text, an error that names a place inside it, or rules that are the same again
  * when printed and read, and that apply at the ends of their own ranges. */
-#include "interpose/settings/rules.h"
+#include "interpose/core/settings/rules.h"
 
 #include <errno.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* Sizes: whatever the text, a refusal that touches nothing, or a value that reads back the same. */
-#include "interpose/base/text.h"
+#include "interpose/core/base/text.h"
 
 #include <errno.h>
 #include <inttypes.h>

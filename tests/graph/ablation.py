@@ -2,7 +2,7 @@
 """What each of replay's heuristics is good for, in the model of loops.c: the table of docs/performance.md.
 
 usage: ablation.py ROOT [--check] [--base LIBRARY] [--cc COMPILER] [--include FOLDER]... [--jobs N] [--only WORD]
-  --base   the archive of interpose/base and the report, as meson builds it
+  --base   the archive of interpose/core/base and the report, as meson builds it
   --check  only: is every place of ablation.txt found exactly once?
   --only   rows whose name contains the word
 

@@ -10,8 +10,8 @@
 #include "graph/replay/verify.h"
 #include "graph/replay/watchdog.h"
 #include "graph/stream.h"
-#include "interpose/driver/driver.h"
-#include "interpose/report/trace/trace.h"
+#include "interpose/core/driver/driver.h"
+#include "interpose/core/report/trace/trace.h"
 #include "policy/contexts/context.h"
 #include "policy/contexts/enter.h"
 #include "policy/managed/kernel_params.h"
@@ -214,7 +214,7 @@ static void fill_driver(void)
 #define AG_HOOK(base, symbol, since, flavour, need, flush) \
     *(void **)&ag_cu.symbol = (void *)(uintptr_t)unexpected;
 #define AG_CALL AG_HOOK
-#include "interpose/driver/hooks.def"
+#include "interpose/core/driver/hooks.def"
     ag_cu.cuLaunchKernel = launch_kernel;
     ag_cu.cuMemcpyHtoDAsync_v2 = copy_to_device;
     ag_cu.cuStreamIsCapturing = is_capturing;

@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #include "graph/replayer.h"
-#include "interpose/driver/abi.h"
+#include "interpose/core/driver/abi.h"
 
 /* ns */
 struct machine_costs {

@@ -54,7 +54,7 @@ static void find_driver(void)
 #define AG_HOOK(base, symbol, since, flavour, need, flush) \
     *(void **)&ag_cu.symbol = dlsym(RTLD_DEFAULT, #symbol);
 #define AG_CALL AG_HOOK
-#include "interpose/driver/hooks.def"
+#include "interpose/core/driver/hooks.def"
 }
 
 void world_open(void)

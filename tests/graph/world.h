@@ -3,11 +3,11 @@
 #ifndef WORLD_H
 #define WORLD_H
 
-#include "interpose/driver/abi.h"
+#include "interpose/core/driver/abi.h"
 
 #include "graph/record/op.h"
 #include "graph/replay/builder.h"
-#include "interpose/driver/driver.h"
+#include "interpose/core/driver/driver.h"
 #include "sim.h"
 #include "tests/common/chance.h"
 #include "tests/common/check.h"

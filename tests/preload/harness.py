@@ -35,7 +35,7 @@ EVERY = POLICIES + FORCED + UNCACHED + SOON + DISABLED
 EXACT = [v for v in EVERY if v.get('ALLOGRAFT_FREE') != 'ordered']
 
 SCHEMA = stats_schema.schema_of(os.path.join(ROOT, 'tools', 'allograft-stats.schema.json.in'),
-                                os.path.join(ROOT, 'interpose', 'report', 'stats.def'))
+                                os.path.join(ROOT, 'interpose', 'core', 'report', 'stats.def'))
 
 SEEDS = ('1', '2', '3')
 

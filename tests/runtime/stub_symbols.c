@@ -21,7 +21,7 @@ static __attribute__((noinline)) CUresult refuse(int which)
 #define AG_HOOK(base, symbol, since, flavour, need, flush) DEFINE(symbol)
 #define AG_CALL(base, symbol, since, flavour, need, flush) DEFINE(symbol)
 #define AG_UNHOOKED(symbol, flush, reason)                 DEFINE(symbol)
-#include "interpose/driver/hooks.def"
+#include "interpose/core/driver/hooks.def"
 #undef AG_HOOK
 #undef AG_CALL
 #undef AG_UNHOOKED
@@ -29,7 +29,7 @@ static __attribute__((noinline)) CUresult refuse(int which)
 
 const struct stub_symbol stub_unhooked[] = {
 #define AG_UNHOOKED(symbol, flush, reason) {NULL, #symbol, 0, STUB_NONE, (void *)stub_##symbol},
-#include "interpose/driver/hooks.def"
+#include "interpose/core/driver/hooks.def"
 #undef AG_HOOK
 #undef AG_CALL
 #undef AG_UNHOOKED
@@ -64,7 +64,7 @@ const struct stub_symbol stub_symbols[] = {
     {#base, #symbol, since, STUB_##flavour, (void *)stub_##symbol},
 #define AG_CALL(base, symbol, since, flavour, need, flush) \
     {#base, #symbol, since, STUB_##flavour, (void *)stub_##symbol},
-#include "interpose/driver/hooks.def"
+#include "interpose/core/driver/hooks.def"
 #undef AG_HOOK
 #undef AG_CALL
 #undef AG_UNHOOKED

@@ -16,7 +16,7 @@ extern "C" {
 #define SIM_EXPORT __attribute__((visibility("default")))
 
 /* There in the simulated driver and in no other: by its name programs tell whose driver they have
- * (AG_DRIVER_MARK of interpose/driver/driver.h). */
+ * (AG_DRIVER_MARK of interpose/core/driver/driver.h). */
 SIM_EXPORT extern const char allograft_simulated_driver[];
 
 /* What a simulated kernel is told. args[i] points to the i-th parameter, as cuLaunchKernel's

@@ -79,7 +79,7 @@ class Offers(CommandTest):
     def test_processes(self):
         with tempfile.TemporaryDirectory() as folder:
             self.assertEqual(self.offered("report", "", ALLOGRAFT_COUNTERS=folder), [":files "])
-            for pid in (4194000, 4194001): # named as interpose/report/counters_file.c does
+            for pid in (4194000, 4194001): # named as interpose/core/report/counters_file.c does
                 open(os.path.join(folder, f"{pid:016x}-{pid}-1-0.counters"), "wb").close()
             self.assertEqual(sorted(self.offered("report", "", ALLOGRAFT_COUNTERS=folder)),
                              ["4194000", "4194001", ":files "])

@@ -18,9 +18,9 @@ def read(*path):
 
 
 def rows_of_the_list():
-    """(variable, default, allowed) of each row of interpose/settings/options.def, in its order."""
+    """(variable, default, allowed) of each row of interpose/core/settings/options.def, in its order."""
     row = re.compile(r'^AG_OPTION\(\w+, (\w+), \w+, "([^"]*)", "([^"]*)"', re.MULTILINE)
-    return [("ALLOGRAFT_" + m[1], m[2], m[3]) for m in row.finditer(read("interpose", "settings", "options.def"))]
+    return [("ALLOGRAFT_" + m[1], m[2], m[3]) for m in row.finditer(read("interpose", "core", "settings", "options.def"))]
 
 
 class Table(CommandTest):
@@ -37,7 +37,7 @@ class Table(CommandTest):
         self.assertEqual(listed, rows)
 
     def test_holds_the_whole_meaning(self):
-        source = read("interpose", "settings", "options.def")
+        source = read("interpose", "core", "settings", "options.def")
         meanings = re.findall(r'AG_OPTION\((?:[^"\n]*"[^"]*"){2},\s*((?:"[^"]*"\s*)+)\)', source)
         self.assertEqual(len(meanings), len(rows_of_the_list()))
         start = self.table.index("meaning")
@@ -125,7 +125,7 @@ class Check(CommandTest):
             self.assertLessEqual(len(line), 100)
 
     def test_prints_the_built_in_rules_below(self):
-        globs = re.findall(r'"(lib\w+\*)"', read("interpose", "settings", "rules.c"))
+        globs = re.findall(r'"(lib\w+\*)"', read("interpose", "core", "settings", "rules.c"))
         self.assertIn("libnccl*", globs)
         for rules in (None, "*:pool"):
             lines = self.check(ALLOGRAFT_RULES=rules).stdout.splitlines()
@@ -246,7 +246,7 @@ class Units(CommandTest):
              "SEGMENT": ("4x", "without a unit"), "PREFER": ("numa:x", "numa:0")}
 
     def test_every_type_names_what_is_allowed(self):
-        rows = re.findall(r'^AG_OPTION\(\w+, (\w+), (\w+), "[^"]*", "([^"]*)"', read("interpose", "settings", "options.def"), re.M)
+        rows = re.findall(r'^AG_OPTION\(\w+, (\w+), (\w+), "[^"]*", "([^"]*)"', read("interpose", "core", "settings", "options.def"), re.M)
         numbers = 0
         for name, kind, allowed in rows:
             value, hint = self.WRONG.get(allowed, self.WRONG.get(kind, ("\x7f", "")))

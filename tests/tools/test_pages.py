@@ -54,7 +54,7 @@ class Pages(CommandTest):
             self.assertEqual((result.returncode, result.stderr), (0, ""), rule)
 
     def test_rules_name_every_word(self):
-        source = read("interpose/settings/rules.c")
+        source = read("interpose/core/settings/rules.c")
         conditions = re.search(r'condition_words\[\] = "([^"]+)"', source)[1].split("|")
         chapter = self.block("docs/settings.md", r"\n## Rules\n(.*?)\n## ")
         for word in conditions:
@@ -72,7 +72,7 @@ class Pages(CommandTest):
                             or f"`{name}={written}`" in chapter, name)
 
     def test_calls_of_rules_are_named(self):
-        words = re.search(r'call_words\[\] = "([^"]+)"', read("interpose/settings/rules.c"))[1].split("|")
+        words = re.search(r'call_words\[\] = "([^"]+)"', read("interpose/core/settings/rules.c"))[1].split("|")
         chapter = self.block("docs/settings.md", r"\n### Failing calls on purpose\n(.*?)\n## ")
         self.assertEqual(re.findall(r"^\| `(\w+)` \|", chapter, re.MULTILINE), words)
 
@@ -104,7 +104,7 @@ class Pages(CommandTest):
         self.assertEqual(self.block("docs/guarantees.md", COVERAGE), printed.stdout)
 
     def test_coverage_names_every_hook(self):
-        hooked = re.findall(r"^AG_HOOK(?:_IF)?\(\w+, (\w+),", read("interpose/driver/hooks.def"), re.MULTILINE)
+        hooked = re.findall(r"^AG_HOOK(?:_IF)?\(\w+, (\w+),", read("interpose/core/driver/hooks.def"), re.MULTILINE)
         table = self.block("docs/guarantees.md", COVERAGE)
         for symbol in hooked:
             twin = symbol.removesuffix("_ptsz")

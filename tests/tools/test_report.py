@@ -75,7 +75,7 @@ SAMPLE = {
 
 def read_schema():
     return stats_schema.schema_of(os.path.join(ROOT, "tools", "allograft-stats.schema.json.in"),
-                                  os.path.join(ROOT, "interpose", "report", "stats.def"))
+                                  os.path.join(ROOT, "interpose", "core", "report", "stats.def"))
 
 
 UNITS = ["#/$defs/" + unit for unit in ("count", "bytes", "nanoseconds")]

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "interpose/report/counters_file.h"
+#include "interpose/core/report/counters_file.h"
 
 /* Files of counters, those of the newest processes first. */
 struct folder_files {

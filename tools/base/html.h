@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "interpose/base/text.h"
+#include "interpose/core/base/text.h"
 #include "tools/base/unit.h"
 
 /* Adds escaped text, which may stand within quotes. Control characters and bytes that are not UTF-8

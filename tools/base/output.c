@@ -13,9 +13,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "interpose/base/clock.h"
-#include "interpose/report/stats.h"
-#include "interpose/report/trace/trace_format.h"
+#include "interpose/core/base/clock.h"
+#include "interpose/core/report/stats.h"
+#include "interpose/core/report/trace/trace_format.h"
 #include "tools/base/complain.h"
 #include "tools/base/list.h"
 

@@ -4,7 +4,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "interpose/base/text.h"
+#include "interpose/core/base/text.h"
 
 const char *unit_text(char *buffer, size_t size, enum unit unit, double value)
 {

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "interpose/report/emitter.h"
+#include "interpose/core/report/emitter.h"
 #include "tools/base/complain.h"
 #include "tools/doctor/doctor_driver.h"
 #include "tools/line/command_line.h"

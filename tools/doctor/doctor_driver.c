@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "interpose/base/text.h"
-#include "interpose/driver/driver.h"
+#include "interpose/core/base/text.h"
+#include "interpose/core/driver/driver.h"
 #include "tools/doctor/doctor.h"
 
 /* "cuMemAlloc_v2" without its suffix, as cuGetProcAddress takes it. */

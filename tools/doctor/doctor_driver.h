@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-#include "interpose/driver/abi.h"
+#include "interpose/core/driver/abi.h"
 
 #define DOCTOR_CALLS(X)         \
     X(cuInit)                   \

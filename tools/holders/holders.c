@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "interpose/report/waits/render_waits.h"
+#include "interpose/core/report/waits/render_waits.h"
 #include "tools/base/complain.h"
 #include "tools/base/folder.h"
 #include "tools/base/output.h"

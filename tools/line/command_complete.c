@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "interpose/settings/options.h"
+#include "interpose/core/settings/options.h"
 #include "tools/base/complain.h"
 #include "tools/base/folder.h"
 #include "tools/line/command_line.h"

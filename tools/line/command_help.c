@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "interpose/settings/options.h"
+#include "interpose/core/settings/options.h"
 
 #define WIDTH  79
 #define COLUMN 20 /* where the meaning of an option begins */

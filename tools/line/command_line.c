@@ -10,8 +10,8 @@
 #include <strings.h>
 #include <unistd.h>
 
-#include "interpose/base/text.h"
-#include "interpose/settings/options.h"
+#include "interpose/core/base/text.h"
+#include "interpose/core/settings/options.h"
 #include "tools/base/complain.h"
 
 const struct command commands[N_COMMANDS] = {

@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "interpose/report/unused.h"
-#include "interpose/report/verdict/verdict.h"
+#include "interpose/core/report/unused.h"
+#include "interpose/core/report/verdict/verdict.h"
 #include "tools/base/complain.h"
 #include "tools/base/output.h"
 

@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "interpose/base/text.h"
+#include "interpose/core/base/text.h"
 #include "tools/base/complain.h"
 #include "tools/base/folder.h"
 #include "tools/base/list.h"

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "interpose/report/unused.h"
+#include "interpose/core/report/unused.h"
 #include "tools/base/complain.h"
 #include "tools/run/child.h"
 #include "tools/run/environment.h"

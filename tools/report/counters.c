@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "interpose/base/clock.h"
+#include "interpose/core/base/clock.h"
 
 const char process_of_other_build[] = "was written by another build of Allograft";
 const char process_cut_short[] = "is cut short";

@@ -9,10 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "interpose/report/emitter.h"
-#include "interpose/report/graphs/render_graphs.h"
-#include "interpose/report/live/live.h"
-#include "interpose/settings/options.h"
+#include "interpose/core/report/emitter.h"
+#include "interpose/core/report/graphs/render_graphs.h"
+#include "interpose/core/report/live/live.h"
+#include "interpose/core/settings/options.h"
 #include "tools/report/diff_words.h"
 #include "tools/report/job.h"
 
@@ -228,7 +228,7 @@ static void compare_hooks(struct comparison *it)
 {
     static const char *const names[] = {
 #define AG_HOOK(base, symbol, since, flavour, need, flush) #symbol,
-#include "interpose/driver/hooks.def"
+#include "interpose/core/driver/hooks.def"
     };
 
     for (unsigned i = 0; i < AG_N_HOOKS; i++)

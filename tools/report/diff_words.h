@@ -2,7 +2,7 @@
 #ifndef TOOLS_DIFF_WORDS_H
 #define TOOLS_DIFF_WORDS_H
 
-#include "interpose/base/text.h"
+#include "interpose/core/base/text.h"
 #include "tools/report/process.h"
 
 /* Adds some lines about plain processes: what the second gained or lost against the first. Times

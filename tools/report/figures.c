@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "interpose/report/verdict/sums.h"
+#include "interpose/core/report/verdict/sums.h"
 
 const struct figure_row figure_rows[N_FIGURES] = {
     [FIGURE_ELAPSED] = {"elapsed_ns", "time", UNIT_NS},

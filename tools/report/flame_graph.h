@@ -5,8 +5,8 @@
 
 #include <stdbool.h>
 
-#include "interpose/base/text.h"
-#include "interpose/report/holders/render_frames.h"
+#include "interpose/core/base/text.h"
+#include "interpose/core/report/holders/render_frames.h"
 #include "tools/base/unit.h"
 #include "tools/trace/frame_text.h"
 

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "interpose/report/waits/render_waits.h"
+#include "interpose/core/report/waits/render_waits.h"
 #include "tools/base/html.h"
 #include "tools/report/flame_graph.h"
 

@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-#include "interpose/report/holders/render_frames.h"
+#include "interpose/core/report/holders/render_frames.h"
 #include "tools/base/html.h"
 #include "tools/report/process.h"
 

@@ -5,12 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "interpose/report/errors/first_error.h"
-#include "interpose/report/graphs/render_graphs.h"
-#include "interpose/report/live/live.h"
-#include "interpose/report/verdict/sums.h"
-#include "interpose/report/verdict/verdict.h"
-#include "interpose/settings/options.h"
+#include "interpose/core/report/errors/first_error.h"
+#include "interpose/core/report/graphs/render_graphs.h"
+#include "interpose/core/report/live/live.h"
+#include "interpose/core/report/verdict/sums.h"
+#include "interpose/core/report/verdict/verdict.h"
+#include "interpose/core/settings/options.h"
 #include "tools/base/html.h"
 #include "tools/report/holders_view.h"
 #include "tools/report/html_flame.h"
@@ -914,7 +914,7 @@ static void add_hooks(struct ag_text *text, const struct job *job)
 {
     static const char *const names[] = {
 #define AG_HOOK(base, symbol, since, flavour, need, flush) #symbol,
-#include "interpose/driver/hooks.def"
+#include "interpose/core/driver/hooks.def"
     };
     char number[32];
 

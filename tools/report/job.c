@@ -7,9 +7,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "interpose/report/guard/render_guard.h"
-#include "interpose/report/verdict/sums.h"
-#include "interpose/settings/options.h"
+#include "interpose/core/report/guard/render_guard.h"
+#include "interpose/core/report/verdict/sums.h"
+#include "interpose/core/settings/options.h"
 #include "tools/base/complain.h"
 #include "tools/base/list.h"
 #include "tools/trace/trace_file.h"

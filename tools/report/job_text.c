@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "interpose/report/emitter.h"
-#include "interpose/report/verdict/verdict.h"
+#include "interpose/core/report/emitter.h"
+#include "interpose/core/report/verdict/verdict.h"
 
 /* ---- text ---------------------------------------------------------------------------------- */
 

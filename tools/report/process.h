@@ -6,9 +6,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "interpose/report/counters_file.h"
-#include "interpose/report/render.h"
-#include "interpose/report/stats.h"
+#include "interpose/core/report/counters_file.h"
+#include "interpose/core/report/render.h"
+#include "interpose/core/report/stats.h"
 
 struct process {
     struct ag_holders *holders; /* who held memory; ours; NULL: not known */

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
-#include "interpose/base/clock.h"
+#include "interpose/core/base/clock.h"
 #include "tools/report/job.h"
 #include "tools/report/process.h"
 

@@ -2,7 +2,7 @@
 #ifndef TOOLS_REPORT_LIST_H
 #define TOOLS_REPORT_LIST_H
 
-#include "interpose/base/text.h"
+#include "interpose/core/base/text.h"
 #include "tools/base/folder.h"
 
 /* Adds a heading and a line for each file, the newest last: when the process began, its program and

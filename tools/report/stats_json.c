@@ -19,8 +19,8 @@ bool stats_from_json(const char *text, size_t length, struct process *process, c
 
 #else
 
-#include "interpose/report/graphs/render_graphs.h"
-#include "interpose/settings/options.h"
+#include "interpose/core/report/graphs/render_graphs.h"
+#include "interpose/core/settings/options.h"
 #include "tools/report/json_library.h"
 
 /* Keeps the first fault; reading continues with zeros after it. */
@@ -33,7 +33,7 @@ struct reader {
 
 static const char *const hook_names[] = {
 #define AG_HOOK(base, symbol, since, flavour, need, flush) #symbol,
-#include "interpose/driver/hooks.def"
+#include "interpose/core/driver/hooks.def"
 };
 
 static void fault(struct reader *reader, const char *key, const char *what)

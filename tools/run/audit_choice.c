@@ -1,6 +1,6 @@
 /* audit_choice.c: does `run` use the audit without being asked to? Where calls of the same program
- * went past us before (interpose/report/audit/audit_memory.h). */
-#include "interpose/report/audit/audit_memory.h"
+ * went past us before (interpose/core/report/audit/audit_memory.h). */
+#include "interpose/core/report/audit/audit_memory.h"
 #include "tools/base/complain.h"
 #include "tools/run/environment.h"
 

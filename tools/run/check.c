@@ -1,6 +1,6 @@
 /* check.c: checks the settings of the environment, points at mistakes, and prints
  * `options --check`. */
-#include "interpose/settings/options.h"
+#include "interpose/core/settings/options.h"
 #include "tools/base/complain.h"
 #include "tools/line/command_line.h"
 #include "tools/run/environment.h"
@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "interpose/base/text.h"
+#include "interpose/core/base/text.h"
 
 #define COLUMN_GAP  2
 #define POINT_WIDTH 90 /* how much of a long line is shown around a mistake */

@@ -5,7 +5,7 @@
  * no child of the program, which may wait for all of its children; it takes no part in anything:
  * it reads nothing, has standard error alone of the command's descriptors, and ends when the
  * program does. The library borrows that descriptor where the program has closed its own
- * (interpose/report/unused.h). */
+ * (interpose/core/report/unused.h). */
 #include "tools/base/complain.h"
 #include "tools/base/folder.h"
 #include "tools/report/process.h"
@@ -24,7 +24,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "interpose/base/clock.h"
+#include "interpose/core/base/clock.h"
 
 #ifndef SYS_pidfd_open
 #define SYS_pidfd_open 434

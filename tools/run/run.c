@@ -1,8 +1,8 @@
 /* run.c: `allograft run` checks every setting and executes a program with the library preloaded. */
-#include "interpose/report/audit/audit_memory.h"
-#include "interpose/report/errors/errors_file.h"
-#include "interpose/report/unused.h"
-#include "interpose/settings/options.h"
+#include "interpose/core/report/audit/audit_memory.h"
+#include "interpose/core/report/errors/errors_file.h"
+#include "interpose/core/report/unused.h"
+#include "interpose/core/settings/options.h"
 #include "tools/base/complain.h"
 #include "tools/base/folder.h"
 #include "tools/base/output.h"

@@ -1,5 +1,5 @@
 /* settings.c: `allograft options` prints every setting as a table. */
-#include "interpose/settings/options.h"
+#include "interpose/core/settings/options.h"
 #include "tools/base/complain.h"
 #include "tools/line/command_line.h"
 #include "tools/run/environment.h"

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "interpose/report/live/live.h"
-#include "interpose/report/verdict/sums.h"
+#include "interpose/core/report/live/live.h"
+#include "interpose/core/report/verdict/sums.h"
 
 /* ---- samples ------------------------------------------------------------------------------- */
 

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "interpose/base/text.h"
+#include "interpose/core/base/text.h"
 #include "tools/base/folder.h"
 #include "tools/report/process.h"
 

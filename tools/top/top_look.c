@@ -2,9 +2,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "interpose/base/clock.h"
-#include "interpose/report/live/live.h"
-#include "interpose/report/verdict/sums.h"
+#include "interpose/core/base/clock.h"
+#include "interpose/core/report/live/live.h"
+#include "interpose/core/report/verdict/sums.h"
 #include "tools/base/complain.h"
 #include "tools/base/folder.h"
 #include "tools/top/top.h"

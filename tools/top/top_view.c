@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "interpose/report/emitter.h"
+#include "interpose/core/report/emitter.h"
 #include "tools/top/top.h"
 
 /* ---- cells --------------------------------------------------------------------------------- */

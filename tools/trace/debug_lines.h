@@ -3,7 +3,7 @@
 #ifndef TOOLS_DEBUG_LINES_H
 #define TOOLS_DEBUG_LINES_H
 
-#include "interpose/report/holders/render_holders.h"
+#include "interpose/core/report/holders/render_holders.h"
 
 struct debug_lines;
 

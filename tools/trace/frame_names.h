@@ -4,7 +4,7 @@
 #ifndef TOOLS_FRAME_NAMES_H
 #define TOOLS_FRAME_NAMES_H
 
-#include "interpose/report/holders/render_holders.h"
+#include "interpose/core/report/holders/render_holders.h"
 
 struct frame_namer;
 

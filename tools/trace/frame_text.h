@@ -2,7 +2,7 @@
 #ifndef TOOLS_FRAME_TEXT_H
 #define TOOLS_FRAME_TEXT_H
 
-#include "interpose/report/holders/render_frames.h"
+#include "interpose/core/report/holders/render_frames.h"
 
 #define FRAME_INLINED 16u
 

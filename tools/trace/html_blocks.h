@@ -2,8 +2,8 @@
 #ifndef TOOLS_HTML_BLOCKS_H
 #define TOOLS_HTML_BLOCKS_H
 
-#include "interpose/base/text.h"
-#include "interpose/report/holders/render_frames.h"
+#include "interpose/core/base/text.h"
+#include "interpose/core/report/holders/render_frames.h"
 #include "tools/trace/trace_file.h"
 
 /* Adds JSON: {"sites": [name...], "of": number of all blocks, "blocks": [[seconds of its

@@ -8,7 +8,7 @@
 
 #include <stdbool.h>
 
-#include "interpose/report/holders/render_holders.h"
+#include "interpose/core/report/holders/render_holders.h"
 #include "tools/base/pickle.h"
 
 enum torch_word {

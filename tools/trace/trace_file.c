@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "interpose/base/hash.h"
+#include "interpose/core/base/hash.h"
 #include "tools/base/list.h"
 #include "tools/base/mapping.h"
 

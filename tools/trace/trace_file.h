@@ -1,4 +1,4 @@
-/* trace_file.h: reads traces (interpose/report/trace/trace_format.h): events in order of time,
+/* trace_file.h: reads traces (interpose/core/report/trace/trace_format.h): events in order of time,
  * memory over time, and call sites. Files may be truncated, damaged or malicious: impossible values
  * are refused or skipped. */
 #ifndef TOOLS_TRACE_FILE_H
@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "interpose/report/trace/trace_format.h"
+#include "interpose/core/report/trace/trace_format.h"
 
 struct trace;
 

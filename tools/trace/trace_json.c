@@ -8,7 +8,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "interpose/base/text.h"
+#include "interpose/core/base/text.h"
 #include "tools/trace/trace_out.h"
 
 #define MOST_POINTS 100000u /* with more memory events, their levels are shown in buckets */

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "interpose/base/text.h"
+#include "interpose/core/base/text.h"
 #include "tools/trace/site_names.h"
 #include "tools/trace/trace_out.h"
 

@@ -10,9 +10,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "interpose/base/clock.h"
-#include "interpose/report/emitter.h"
-#include "interpose/report/unused.h"
+#include "interpose/core/base/clock.h"
+#include "interpose/core/report/emitter.h"
+#include "interpose/core/report/unused.h"
 #include "tools/base/complain.h"
 #include "tools/base/html.h"
 #include "tools/base/output.h"

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "interpose/base/text.h"
+#include "interpose/core/base/text.h"
 
 #define TUNE_MOST_RUNS 99u
 

@@ -6,7 +6,7 @@
 #include <strings.h>
 #include <unistd.h>
 
-#include "interpose/base/hash.h"
+#include "interpose/core/base/hash.h"
 #include "tools/base/list.h"
 #include "tools/tune/tune.h"
 

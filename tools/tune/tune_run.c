@@ -12,8 +12,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "interpose/base/clock.h"
-#include "interpose/report/verdict/sums.h"
+#include "interpose/core/base/clock.h"
+#include "interpose/core/report/verdict/sums.h"
 #include "tools/base/complain.h"
 #include "tools/base/folder.h"
 #include "tools/report/process.h"

@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 #include "graph/learn/marks.h"
-#include "interpose/driver/abi.h"
+#include "interpose/core/driver/abi.h"
 #include "interpose/hooks/entry.h"
 #include "interpose/hooks/nvtx/nvtx_abi.h"
 #include "interpose/lifecycle.h"

@@ -16,9 +16,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "interpose/base/log.h"
+#include "interpose/core/base/log.h"
+#include "interpose/core/settings/options.h"
 #include "interpose/resolve/preloaded.h"
-#include "interpose/settings/options.h"
 
 #define VARIABLE "NVTX_INJECTION64_PATH"
 

@@ -2,7 +2,7 @@
 #ifndef AG_NVTX_OFFER_H
 #define AG_NVTX_OFFER_H
 
-#include "interpose/settings/options.h"
+#include "interpose/core/settings/options.h"
 
 /* As the library is loaded: makes NVTX load us where the settings of the environment need it. */
 void ag_nvtx_offer(void);

@@ -17,7 +17,7 @@ from hostile import (COUNTERS, LIBRARY, RUNTIME, SCHEMA, Case, clean_environment
 
 COMMAND = os.environ['TEST_COMMAND']
 REPORTS = program('hostile_reports')
-with open(os.path.join(os.environ['TEST_ROOT'], 'interpose', 'settings', 'options.def'), encoding='utf-8') as options:
+with open(os.path.join(os.environ['TEST_ROOT'], 'interpose', 'core', 'settings', 'options.def'), encoding='utf-8') as options:
     ROWS = re.findall(r'^AG_OPTION\(\w+, (\w+), (\w+), "([^"]*)", "([^"]*)"', options.read(), re.MULTILINE)
 
 # What the simulated driver takes of a machine natively, ends the comparison: no limit on address space here.

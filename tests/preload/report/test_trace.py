@@ -24,7 +24,7 @@ HEADER = struct.Struct('<8sIIIiiI5Q32s72s256s80s')
 
 def kinds():
     """The numbers of the kinds, as the format's header has them."""
-    with open(os.path.join(ROOT, 'interpose', 'report', 'trace', 'trace_format.h'), encoding='utf-8') as file:
+    with open(os.path.join(ROOT, 'interpose', 'core', 'report', 'trace', 'trace_format.h'), encoding='utf-8') as file:
         body = re.search(r'enum ag_trace_kind \{(.*?)\n\};', file.read(), re.DOTALL)[1]
     found, number = {}, 0
     for name, value in re.findall(r'AG_TRACE_(\w+)(?:\s*=\s*(\d+))?,', re.sub(r'/\*.*?\*/', '', body, flags=re.DOTALL)):

@@ -1,6 +1,6 @@
 /* op_map.c: a random program maps memory of its own, again and again at the same addresses, uses
- * variables of its code, changes how much stack its kernels have, and launches some that need memory
- * of the card. */
+ * variables of its code, changes how much stack its kernels have, and launches some that need
+ * memory of the card. */
 #include "diff.h"
 
 #define UNIT       ((size_t)2 << 20) /* what the driver maps in */

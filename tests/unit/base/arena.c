@@ -1,6 +1,6 @@
 /* base/arena.c: objects are zeroed, never overlap, come back, and stay readable; also from
  * threads; which pages are touched. */
-#include "interpose/base/arena.h"
+#include "interpose/core/base/arena.h"
 
 #include <pthread.h>
 #include <stdbool.h>

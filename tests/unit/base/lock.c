@@ -1,6 +1,6 @@
 /* base/lock.c and spin.h with AG_LOCK_CHECKS: locks taken in the order of their ranks pass, any
  * other order and a lock held where none may be held end the process with a line that says so. */
-#include "interpose/base/threads/lock.h"
+#include "interpose/core/base/threads/lock.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -8,7 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "interpose/base/threads/spin.h"
+#include "interpose/core/base/threads/spin.h"
 #include "tests/common/check.h"
 
 #ifndef AG_LOCK_CHECKS

@@ -1,5 +1,5 @@
 /* base/log.c: levels, one write a line, lines that are too long, errno. */
-#include "interpose/base/log.h"
+#include "interpose/core/base/log.h"
 
 #include <errno.h>
 #include <fcntl.h>

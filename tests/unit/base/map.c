@@ -1,6 +1,6 @@
 /* base/map.c: random puts, takes and looks against a plain array, with keys that fall together;
  * many maps that share their tables. */
-#include "interpose/base/map.h"
+#include "interpose/core/base/map.h"
 
 #include <pthread.h>
 #include <stdint.h>

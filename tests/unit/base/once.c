@@ -1,6 +1,6 @@
-/* interpose/base/threads/once.h: of many threads one makes it, all see it made; a failure may be
- * tried again or stands for good. */
-#include "interpose/base/threads/once.h"
+/* interpose/core/base/threads/once.h: of many threads one makes it, all see it made; a failure may
+ * be tried again or stands for good. */
+#include "interpose/core/base/threads/once.h"
 
 #include <pthread.h>
 #include <unistd.h>

@@ -1,6 +1,6 @@
 /* base/pages.c: pages are cleared, are there when they were made ready, and keep what was written;
  * freelist go to one caller each, and are a few at most; also from threads. */
-#include "interpose/base/pages.h"
+#include "interpose/core/base/pages.h"
 
 #include <pthread.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 /* base/slot.c: a thread keeps its slot, the first threads have one of their own, the others share
  * the rest evenly, once it is prepared; a thread that ends leaves its own slot to another, with
  * what was counted there, and has a shared one for what it still does. */
-#include "interpose/base/slot.h"
+#include "interpose/core/base/slot.h"
 
 #include <pthread.h>
 #include <stdbool.h>

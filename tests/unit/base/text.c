@@ -3,7 +3,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include "interpose/base/text.h"
+#include "interpose/core/base/text.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 /* Threads of our own (base/thread.h): of the usual class, on all cores, whoever starts them. */
-#include "interpose/base/threads/thread.h"
+#include "interpose/core/base/threads/thread.h"
 
 #include <pthread.h>
 #include <sched.h>

@@ -3,7 +3,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include "interpose/base/threads/wait.h"
+#include "interpose/core/base/threads/wait.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -12,7 +12,7 @@
 #include <sys/resource.h>
 #include <time.h>
 
-#include "interpose/base/clock.h"
+#include "interpose/core/base/clock.h"
 #include "tests/common/check.h"
 
 #define WAITED_NS 400000000u

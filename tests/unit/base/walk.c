@@ -1,6 +1,6 @@
 /* walk.c: stacks are walked as the compiler's own unwinder walks them, through frames of every
  * kind; and whatever lies on a stack, nothing outside of it is read. */
-#include "interpose/base/stack/walk.h"
+#include "interpose/core/base/stack/walk.h"
 
 #include <alloca.h>
 #include <dlfcn.h>

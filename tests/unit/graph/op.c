@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "graph/record/intern.h"
-#include "interpose/driver/driver.h"
+#include "interpose/core/driver/driver.h"
 #include "policy/managed/kernel_params.h"
 #include "tests/common/chance.h"
 #include "tests/common/check.h"

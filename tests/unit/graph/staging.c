@@ -5,9 +5,9 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "interpose/base/clock.h"
-#include "interpose/driver/driver.h"
-#include "interpose/report/stats.h"
+#include "interpose/core/base/clock.h"
+#include "interpose/core/driver/driver.h"
+#include "interpose/core/report/stats.h"
 #include "policy/order/capture.h"
 #include "tests/common/chance.h"
 #include "tests/common/check.h"

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "interpose/report/stats.h"
+#include "interpose/core/report/stats.h"
 #include "policy/ledger.h"
 #include "policy/slab.h"
 #include "tests/common/chance.h"

@@ -5,8 +5,8 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "interpose/driver/driver.h"
-#include "interpose/report/stats.h"
+#include "interpose/core/driver/driver.h"
+#include "interpose/core/report/stats.h"
 #include "tests/common/chance.h"
 #include "tests/common/check.h"
 

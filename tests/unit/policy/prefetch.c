@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "interpose/driver/driver.h"
+#include "interpose/core/driver/driver.h"
 #include "policy/contexts/context.h"
 #include "policy/contexts/enter.h"
 #include "policy/managed/kernel_params.h"

@@ -5,7 +5,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "interpose/base/clock.h"
+#include "interpose/core/base/clock.h"
 #include "tests/common/chance.h"
 #include "tests/common/check.h"
 

@@ -12,8 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "interpose/driver/driver.h"
-#include "interpose/report/stats.h"
+#include "interpose/core/driver/driver.h"
+#include "interpose/core/report/stats.h"
 #include "policy/contexts/context.h"
 #include "policy/order/capture.h"
 #include "tests/common/check.h"

@@ -1,5 +1,5 @@
 /* emitter.c: commas, brackets and lines of nested JSON. */
-#include "interpose/report/emitter.h"
+#include "interpose/core/report/emitter.h"
 
 #include <string.h>
 

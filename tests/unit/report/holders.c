@@ -1,12 +1,12 @@
 /* holders.c: each stack is kept once; what it holds is counted, now and at the peak; threads,
  * contexts that end, and forked children. */
-#include "interpose/report/holders/holders.h"
+#include "interpose/core/report/holders/holders.h"
 
 #include <pthread.h>
 #include <string.h>
 #include <sys/wait.h>
 
-#include "interpose/report/holders/render_holders.h"
+#include "interpose/core/report/holders/render_holders.h"
 #include "tests/common/check.h"
 
 static const char owner_a, owner_b;

@@ -1,14 +1,14 @@
-/* report/errors/last_launches.c: the last launches of each thread, the caller's first; none that was
- * refused or whose code is gone, none of a thread whose ring another one has, and none of threads
- * that have no slot of their own. */
-#include "interpose/report/errors/last_launches.h"
+/* report/errors/last_launches.c: the last launches of each thread, the caller's first; none that
+ * was refused or whose code is gone, none of a thread whose ring another one has, and none of
+ * threads that have no slot of their own. */
+#include "interpose/core/report/errors/last_launches.h"
 
 #include <pthread.h>
 #include <stdint.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "interpose/base/slot.h"
+#include "interpose/core/base/slot.h"
 #include "tests/common/check.h"
 
 #define MOST 16u

@@ -2,7 +2,7 @@
  * one thread, in one that a second joins, in threads one after the other, and in threads together,
  * where only one at a time has certain bytes, which bounds what any order of the calls can come to.
  */
-#include "interpose/report/live/live.h"
+#include "interpose/core/report/live/live.h"
 
 #include <pthread.h>
 #include <sched.h>

@@ -1,10 +1,10 @@
 /* render_replay.c: the section of a report that tells of graphs, its shares, and its warnings. */
-#include "interpose/report/render.h"
+#include "interpose/core/report/render.h"
 
 #include <string.h>
 
-#include "interpose/report/live/live.h"
-#include "interpose/settings/options.h"
+#include "interpose/core/report/live/live.h"
+#include "interpose/core/settings/options.h"
 #include "tests/common/check.h"
 
 /* The report of what was counted, as text or JSON; memory of the function. */

@@ -1,5 +1,5 @@
 /* sampling.c: what samples stand for, and that sums of it are right on average. */
-#include "interpose/report/holders/sampling.h"
+#include "interpose/core/report/holders/sampling.h"
 
 #include <pthread.h>
 

@@ -1,14 +1,14 @@
 /* stats.c: sums over the slots of many threads, levels and their peaks, the edges of the histogram,
  * devices beyond the table. */
-#include "interpose/report/stats.h"
+#include "interpose/core/report/stats.h"
 
 #include <pthread.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "interpose/report/live/allocations.h"
-#include "interpose/report/live/live.h"
+#include "interpose/core/report/live/allocations.h"
+#include "interpose/core/report/live/live.h"
 #include "tests/common/check.h"
 
 #define PLACE_SUM(device, place, member) \
@@ -130,7 +130,7 @@ static void rows_are_unlike(void)
         const char *group, *key;
     } rows[] = {
 #define AG_STAT(id, group, key, label) {#group, #key},
-#include "interpose/report/stats.def"
+#include "interpose/core/report/stats.def"
     };
 
     CHECK(N_OF(rows) == AG_N_STATS);

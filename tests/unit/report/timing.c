@@ -1,6 +1,6 @@
 /* timing.c: a thread's first calls are timed, then a sample that stands for all, at no beat; slow
  * calls are timed in any case, and all while there is a trace. */
-#include "interpose/report/timing.h"
+#include "interpose/core/report/timing.h"
 
 #include "tests/common/check.h"
 

@@ -1,6 +1,6 @@
 /* Rings of events: order, what is full, many that put and one that takes; and the events of a
  * process as they are put down. `unit_trace --bench` prints what one costs. */
-#include "interpose/report/trace/trace.h"
+#include "interpose/core/report/trace/trace.h"
 
 #include <pthread.h>
 #include <string.h>

@@ -1,11 +1,11 @@
 /* verdict.c: the three lines that a report begins with say what was counted, and nothing else. */
-#include "interpose/report/verdict/verdict.h"
+#include "interpose/core/report/verdict/verdict.h"
 
 #include <string.h>
 
-#include "interpose/report/live/live.h"
-#include "interpose/report/render.h"
-#include "interpose/settings/options.h"
+#include "interpose/core/report/live/live.h"
+#include "interpose/core/report/render.h"
+#include "interpose/core/settings/options.h"
 #include "tests/common/check.h"
 
 static const struct ag_moment moment = {.ns = 2000000, .ticks = 2000000, .alive = true};

@@ -1,13 +1,13 @@
 /* waits.c: short waits are summed, longer ones by their stack and call, in a bounded table;
  * threads, and forked children. */
-#include "interpose/report/waits/waits.h"
+#include "interpose/core/report/waits/waits.h"
 
 #include <pthread.h>
 #include <string.h>
 #include <sys/wait.h>
 
-#include "interpose/report/holders/render_holders.h"
-#include "interpose/report/waits/render_waits.h"
+#include "interpose/core/report/holders/render_holders.h"
+#include "interpose/core/report/waits/render_waits.h"
 #include "tests/common/check.h"
 
 #define MS        1000000ull

@@ -11,8 +11,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "interpose/driver/driver.h"
-#include "interpose/driver/real_dlsym.h"
+#include "interpose/core/driver/driver.h"
+#include "interpose/core/driver/real_dlsym.h"
 #include "interpose/hooks/entry.h"
 #include "interpose/resolve/bypass.h"
 #include "policy/order/drain.h"

@@ -1,9 +1,9 @@
 /* caller.c: names and kinds of modules, before and after they are closed and others lie where they
  * lay, from many threads, and when there are more of them than are kept. argv[1] is the module
  * caller_module.c was built into; with argv[2], all of it as under a glibc before 2.35. */
-#include "interpose/settings/caller.h"
+#include "interpose/core/settings/caller.h"
 
-#include "interpose/base/loaded.h"
+#include "interpose/core/base/loaded.h"
 
 #include <dlfcn.h>
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* fail.c: which numbers fail, and chances as text. */
-#include "interpose/settings/fail.h"
+#include "interpose/core/settings/fail.h"
 
 #include <string.h>
 

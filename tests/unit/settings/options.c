@@ -1,6 +1,6 @@
 /* options.c and config.c: every row of options.def, bad values, unknown names, the words of
  * `allowed` in the order of the enumerations; the file, its mistakes, and what goes before what. */
-#include "interpose/settings/options.h"
+#include "interpose/core/settings/options.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -10,8 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "interpose/base/text.h"
-#include "interpose/settings/config.h"
+#include "interpose/core/base/text.h"
+#include "interpose/core/settings/config.h"
 #include "tests/common/check.h"
 
 /* What the parser told. */

@@ -1,5 +1,5 @@
 /* rules.c: globs, every condition at its ends, every action, every error and its column. */
-#include "interpose/settings/rules.h"
+#include "interpose/core/settings/rules.h"
 
 #include <errno.h>
 #include <stdbool.h>

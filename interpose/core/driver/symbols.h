@@ -1,0 +1,60 @@
+/* The hooked driver symbols by number, name and address: derived from hooks.def. */
+#ifndef AG_SYMBOLS_H
+#define AG_SYMBOLS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <string.h>
+
+/* Is this the driver's symbol, which has five characters at least? Thousands of such questions are
+ * asked at each start, and most names differ early. */
+static inline bool ag_symbol_is(const char *name, const char *symbol)
+{
+    return name[0] == symbol[0] && name[1] == symbol[1] && name[2] == symbol[2] &&
+           name[3] == symbol[3] && name[4] == symbol[4] && !strcmp(name, symbol);
+}
+
+enum ag_hook {
+#define AG_HOOK(base, symbol, since, flavour, need, flush) AG_HOOK_##symbol,
+#include "interpose/core/driver/hooks.def"
+    AG_N_HOOKS
+};
+
+enum ag_flavour { AG_FLAVOUR_NONE, AG_FLAVOUR_LEGACY, AG_FLAVOUR_PTSZ, AG_FLAVOUR_PTDS };
+
+/* Which settings a hook is for. */
+enum ag_when {
+    AG_WHEN_ALWAYS,
+    /* As AG_WHEN_WORK, or launches prefetch: ag_entry_watches_launches(); or memory is kept, which
+     * a launch may need: ag_entry_keeps_memory(). */
+    AG_WHEN_LAUNCHES,
+    AG_WHEN_EARLY,   /* the same, or frees need not wait: ag_entry_orders_frees() */
+    AG_WHEN_ORDERED, /* frees need not wait: ag_entry_orders_frees() */
+    AG_WHEN_WORK,    /* streams are watched or replayed: ag_entry_watches_streams() */
+    AG_WHEN_GRAPH,   /* streams are replayed: ag_entry_replays() */
+    /* or calls are timed that can wait: ag_entry_times_waits() */
+    AG_WHEN_WORK_OR_WAITS,
+    AG_WHEN_GRAPH_OR_WAITS,
+};
+
+struct ag_hook_info {
+    const char *base, *symbol;
+    enum ag_flavour flavour;
+    enum ag_when when;
+};
+
+const struct ag_hook_info *ag_hook_info(enum ag_hook hook);
+
+/* The hook of the exported symbol `name`, or AG_N_HOOKS. Lock-free, allocates nothing: safe inside
+ * dlsym. */
+enum ag_hook ag_hook_by_name(const char *name);
+
+/* Fills the table behind ag_hook_by_address from the driver's pointers; once, at start. */
+void ag_symbols_index(void);
+/* The hook whose real symbol lies at `address`; where two hooks share an address, the one of that
+ * flavour. AG_N_HOOKS when it is none of ours. */
+enum ag_hook ag_hook_by_address(const void *address, bool per_thread);
+/* Some hook of the base name, of whatever version, or AG_N_HOOKS. */
+enum ag_hook ag_hook_by_base(const char *base);
+
+#endif

@@ -1,0 +1,417 @@
+/* Renders who holds memory: see render_holders.h. */
+#include "interpose/core/report/holders/render_holders.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define SHOWN 10u /* stacks of a list for people */
+
+const char *const ag_held_names[AG_N_HELD_KINDS] = {"device", "pool", "managed", "host"};
+
+typedef uint16_t rank;
+_Static_assert(AG_HOLDERS_STACKS <= UINT16_MAX, "a rank is a row");
+
+static uint64_t value_of(const _Atomic uint64_t *value)
+{
+    return atomic_load_explicit(value, memory_order_relaxed);
+}
+
+static unsigned n_stacks(const struct ag_holders *holders)
+{
+    return atomic_load_explicit(&holders->n_stacks, memory_order_acquire);
+}
+
+/* What was never freed: it is live, or went with its context. */
+#define NEVER_FREED AG_N_HELD_WHEN
+
+static uint64_t bytes_of(const struct ag_held_stack *stack, enum ag_held_when when)
+{
+    if (when == NEVER_FREED)
+        return bytes_of(stack, AG_HELD_LIVE) + bytes_of(stack, AG_HELD_ENDED);
+    return value_of(&stack->held[when].bytes);
+}
+
+static uint64_t blocks_of(const struct ag_held_stack *stack, enum ag_held_when when)
+{
+    if (when == NEVER_FREED)
+        return blocks_of(stack, AG_HELD_LIVE) + blocks_of(stack, AG_HELD_ENDED);
+    return value_of(&stack->held[when].blocks);
+}
+
+static unsigned group_of(const struct ag_held_stack *stack)
+{
+    return ag_held_group((enum ag_held_kind)stack->kind, stack->device);
+}
+
+/* --- copies --- */
+
+void ag_holders_copy(struct ag_holders *holders, unsigned group, enum ag_held_when when)
+{
+    unsigned n = n_stacks(holders);
+    uint64_t sum = 0;
+
+    for (unsigned i = 0; i < n; i++) {
+        struct ag_held_stack *stack = &holders->stacks[i];
+        uint64_t bytes;
+
+        if (ag_held_is_wait(stack) || group_of(stack) != group)
+            continue;
+        bytes = bytes_of(stack, AG_HELD_LIVE);
+        atomic_store_explicit(&stack->held[when].bytes, bytes, memory_order_relaxed);
+        atomic_store_explicit(&stack->held[when].blocks,
+                              value_of(&stack->held[AG_HELD_LIVE].blocks), memory_order_relaxed);
+        sum += bytes;
+    }
+    if (when == AG_HELD_PEAK)
+        atomic_store_explicit(&holders->groups[group].at_peak, sum, memory_order_relaxed);
+}
+
+void ag_holders_complete(struct ag_holders *holders)
+{
+    for (unsigned group = 0; group < AG_HELD_GROUPS; group++) {
+        if (value_of(&holders->groups[group].live) > value_of(&holders->groups[group].at_peak))
+            ag_holders_copy(holders, group, AG_HELD_PEAK);
+    }
+}
+
+static bool is_sound_frame(const struct ag_holders *holders, uint64_t frame)
+{
+    if (frame & AG_FRAME_PYTHON)
+        return (uint32_t)frame < atomic_load(&holders->n_text);
+    return frame >> 48 < atomic_load(&holders->n_modules);
+}
+
+static bool is_sound_stack(const struct ag_holders *holders, const struct ag_held_stack *stack)
+{
+    uint32_t n = atomic_load(&holders->n_frames);
+
+    if (stack->first > n || stack->n > n - stack->first || stack->n > 2 * AG_HOLDERS_MOST ||
+        stack->kind > AG_HELD_WAIT || stack->call >= atomic_load(&holders->n_text))
+        return false;
+    if (ag_held_is_wait(stack) && (unsigned)stack->device >= AG_N_WAIT_KINDS)
+        return false;
+    for (uint32_t i = 0; i < stack->n; i++) {
+        if (!is_sound_frame(holders, holders->frames[stack->first + i]))
+            return false;
+    }
+    return true;
+}
+
+bool ag_holders_are_sound(const struct ag_holders *holders)
+{
+    uint32_t n_text = atomic_load(&holders->n_text), n_modules = atomic_load(&holders->n_modules);
+
+    if (memcmp(holders->magic, AG_HOLDERS_MAGIC, sizeof(AG_HOLDERS_MAGIC)) != 0 ||
+        holders->bytes != sizeof(*holders) || n_stacks(holders) > AG_HOLDERS_STACKS ||
+        atomic_load(&holders->n_frames) > AG_HOLDERS_FRAMES || n_modules > AG_HOLDERS_MODULES ||
+        n_text > AG_HOLDERS_TEXT || !n_text || holders->text[0] || holders->text[n_text - 1] ||
+        holders->failure.kind >= AG_N_HELD_KINDS ||
+        holders->failure.pool_used > holders->failure.pool_reserved)
+        return false;
+    for (unsigned i = 0; i < n_modules; i++) {
+        if (holders->modules[i].path >= n_text || holders->modules[i].build_id >= n_text)
+            return false;
+    }
+    for (unsigned i = 0; i < n_stacks(holders); i++) {
+        if (!is_sound_stack(holders, &holders->stacks[i]))
+            return false;
+    }
+    return true;
+}
+
+/* --- ranks --- */
+
+static const struct ag_held_stack *at_rank(const struct ag_holders_view *view, rank row)
+{
+    return &view->holders->stacks[row];
+}
+
+/* Does row a stand above row b? Of equals the one that came first. */
+static bool is_above(const struct ag_holders_view *view, enum ag_held_when when, rank a, rank b)
+{
+    uint64_t x = bytes_of(at_rank(view, a), when), y = bytes_of(at_rank(view, b), when);
+
+    if (x != y)
+        return x > y;
+    x = bytes_of(at_rank(view, a), AG_HELD_PEAK);
+    y = bytes_of(at_rank(view, b), AG_HELD_PEAK);
+    return x != y ? x > y : a < b;
+}
+
+/* Shell's sort: in place, without memory. */
+static void sort(const struct ag_holders_view *view, enum ag_held_when when, rank *rows, unsigned n)
+{
+    for (unsigned gap = n / 2; gap; gap /= 2) {
+        for (unsigned i = gap; i < n; i++) {
+            rank row = rows[i];
+            unsigned at = i;
+
+            for (; at >= gap && is_above(view, when, row, rows[at - gap]); at -= gap)
+                rows[at] = rows[at - gap];
+            rows[at] = row;
+        }
+    }
+}
+
+#define ALL AG_HELD_GROUPS
+
+/* The rows of the group (or ALL) that held anything then, most bytes first; how many. */
+static unsigned ranked(const struct ag_holders_view *view, enum ag_held_when when, unsigned group,
+                       rank rows[AG_HOLDERS_STACKS], struct ag_held *ret_sum)
+{
+    unsigned n = 0;
+
+    *ret_sum = (struct ag_held){0, 0};
+    for (unsigned i = 0; i < n_stacks(view->holders); i++) {
+        const struct ag_held_stack *stack = &view->holders->stacks[i];
+
+        if (ag_held_is_wait(stack) || !bytes_of(stack, when) ||
+            (group != ALL && group != group_of(stack)))
+            continue;
+        rows[n++] = (rank)i;
+        ret_sum->bytes += bytes_of(stack, when);
+        ret_sum->blocks += blocks_of(stack, when);
+    }
+    sort(view, when, rows, n);
+    return n;
+}
+
+/* --- text --- */
+
+/* "3 blocks"; of samples with a ~. */
+static const char *blocks_text(char *buffer, size_t size, const struct ag_holders *holders,
+                               uint64_t blocks)
+{
+    unsigned long long n = (blocks + AG_HOLDERS_ONE / 2) / AG_HOLDERS_ONE;
+
+    snprintf(buffer, size, "%s%llu %s", holders->sample_bytes ? "~" : "", n,
+             n == 1 ? "block" : "blocks");
+    return buffer;
+}
+
+static void text_stack(struct ag_text *text, const struct ag_holders_view *view,
+                       const struct ag_held_stack *stack, enum ag_held_when when)
+{
+    char bytes[32], blocks[48], device[32] = "";
+
+    if (stack->kind == AG_HELD_DEVICE || stack->kind == AG_HELD_POOL)
+        snprintf(device, sizeof(device), " %d", stack->device);
+    ag_text_add(text, "    %s%s in %s, %s%s\n", view->holders->sample_bytes ? "~" : "",
+                ag_text_size(bytes, sizeof(bytes), bytes_of(stack, when)),
+                blocks_text(blocks, sizeof(blocks), view->holders, blocks_of(stack, when)),
+                ag_held_names[stack->kind], device);
+    ag_render_frames_text(text, view, stack);
+}
+
+/* A list with its title; nothing where nothing was held. */
+static void text_list(struct ag_text *text, const struct ag_holders_view *view, const char *title,
+                      enum ag_held_when when, unsigned group)
+{
+    rank rows[AG_HOLDERS_STACKS];
+    char bytes[32], blocks[48];
+    struct ag_held sum;
+    unsigned n = ranked(view, when, group, rows, &sum);
+
+    if (!n)
+        return;
+    ag_text_add(text, "  %s: %s in %s, from %u %s\n", title,
+                ag_text_size(bytes, sizeof(bytes), sum.bytes),
+                blocks_text(blocks, sizeof(blocks), view->holders, sum.blocks), n,
+                n == 1 ? "stack" : "stacks");
+    for (unsigned i = 0; i < n && i < SHOWN; i++)
+        text_stack(text, view, at_rank(view, rows[i]), when);
+    if (n > SHOWN)
+        ag_text_add(text, "    ... and %u more, which the JSON report lists\n", n - SHOWN);
+}
+
+static void text_peak(struct ag_text *text, const struct ag_holders_view *view, unsigned group)
+{
+    char title[64];
+
+    if (group < AG_HELD_DEVICES)
+        snprintf(title, sizeof(title), "who held most at the peak of device %u", group);
+    else
+        snprintf(title, sizeof(title), "who held most at the peak of %s memory",
+                 group == AG_HELD_DEVICES ? "managed" : "pinned host");
+    text_list(text, view, title, AG_HELD_PEAK, group);
+}
+
+/* Of all stacks, by those that were timed; 0: none was. Rounded, so that the reader of a report,
+ * which says that each was timed, makes the same number of it again. */
+static uint64_t taking_ns(const struct ag_holders *holders)
+{
+    uint64_t timed = value_of(&holders->timed);
+
+    return timed ? (uint64_t)((double)value_of(&holders->timed_ns) / (double)timed *
+                                  (double)value_of(&holders->taken) +
+                              0.5)
+                 : 0;
+}
+
+static void text_cost(struct ag_text *text, const struct ag_holders *holders)
+{
+    uint64_t ns = taking_ns(holders);
+
+    if (ns)
+        ag_text_add(text, "  taking %llu stacks took about %.3g ms\n",
+                    (unsigned long long)value_of(&holders->taken), (double)ns / 1e6);
+}
+
+static void text_lost(struct ag_text *text, const struct ag_holders *holders)
+{
+    unsigned long long lost = value_of(&holders->lost);
+
+    if (lost)
+        ag_text_add(text, "  %llu allocations have no stack: the table is full\n", lost);
+    if (holders->sample_bytes)
+        ag_text_add(text, "  stacks are of samples, one in %llu bytes: sums are estimates\n",
+                    (unsigned long long)holders->sample_bytes);
+}
+
+void ag_render_failure_text(struct ag_text *text, const char *before,
+                            const struct ag_holders *holders, ag_frame_names *names, void *namer)
+{
+    const struct ag_holders_view view = {.holders = holders, .names = names, .namer = namer};
+    const struct ag_held_failure *last = &holders->failure;
+    char bytes[32], free_bytes[32], total[32], cached[32], reserved[32], idle[32];
+    unsigned long long n = value_of(&last->n);
+
+    if (!n)
+        return;
+    ag_text_add(text, "%sout of memory: %llu %s failed, the last of %s of %s memory, device %d\n",
+                before, n, n == 1 ? "allocation" : "allocations",
+                ag_text_size(bytes, sizeof(bytes), last->bytes), ag_held_names[last->kind],
+                last->device);
+    ag_text_add(text, "    free on the device %s of %s, in freed blocks that Allograft caches %s\n",
+                ag_text_size(free_bytes, sizeof(free_bytes), last->free_bytes),
+                ag_text_size(total, sizeof(total), last->total_bytes),
+                ag_text_size(cached, sizeof(cached), last->cached_bytes));
+    if (last->pool_reserved)
+        ag_text_add(text, "    Allograft's pool has %s, of which %s in pieces that nothing uses\n",
+                    ag_text_size(reserved, sizeof(reserved), last->pool_reserved),
+                    ag_text_size(idle, sizeof(idle), last->pool_reserved - last->pool_used));
+    text_list(text, &view, "who held most then", AG_HELD_FAILED, ALL);
+}
+
+void ag_render_holders_text(struct ag_text *text, const struct ag_holders_view *view)
+{
+    if (!view || !view->holders || !view->holders->most_frames)
+        return;
+    if (view->is_running) {
+        text_list(text, view, "memory held now", AG_HELD_LIVE, ALL);
+        text_list(text, view, "memory not freed before its context ended", AG_HELD_ENDED, ALL);
+    } else {
+        text_list(text, view, "memory never freed", NEVER_FREED, ALL);
+    }
+    for (unsigned group = 0; group < AG_HELD_GROUPS; group++)
+        text_peak(text, view, group);
+    ag_render_failure_text(text, "  ", view->holders, view->names, view->namer);
+    text_lost(text, view->holders);
+    text_cost(text, view->holders);
+}
+
+/* --- JSON --- */
+
+static void emit_held(struct ag_emitter *json, const char *key, const struct ag_held *held)
+{
+    ag_emit_object(json, key);
+    ag_emit_number(json, "bytes", value_of(&held->bytes));
+    ag_emit_raw(json, "blocks", "%.8g", (double)value_of(&held->blocks) / AG_HOLDERS_ONE);
+    ag_emit_end(json);
+}
+
+static const char *const when_keys[AG_N_HELD_WHEN] = {"live", "ever", "peak", "ended", "failed"};
+
+static void emit_stack(struct ag_emitter *json, const struct ag_holders_view *view,
+                       const struct ag_held_stack *stack)
+{
+    ag_emit_line(json, 3);
+    ag_emit_object(json, NULL);
+    ag_emit_number(json, "number", (uint64_t)(stack - view->holders->stacks));
+    ag_emit_string(json, "kind", ag_held_names[stack->kind]);
+    if (stack->device >= 0)
+        ag_emit_number(json, "device", (uint64_t)stack->device);
+    for (unsigned when = 0; when < AG_N_HELD_WHEN; when++) {
+        if (when <= AG_HELD_PEAK || bytes_of(stack, when))
+            emit_held(json, when_keys[when], &stack->held[when]);
+    }
+    ag_render_frames_json(json, view, stack);
+    ag_emit_end(json);
+}
+
+static void emit_stacks(struct ag_emitter *json, const struct ag_holders_view *view)
+{
+    rank rows[AG_HOLDERS_STACKS];
+    unsigned n = 0;
+
+    for (unsigned i = 0; i < n_stacks(view->holders); i++) {
+        if (!ag_held_is_wait(&view->holders->stacks[i]))
+            rows[n++] = (rank)i;
+    }
+    sort(view, NEVER_FREED, rows, n);
+    ag_emit_line(json, 2);
+    ag_emit_array(json, "stacks");
+    for (unsigned i = 0; i < n; i++)
+        emit_stack(json, view, at_rank(view, rows[i]));
+    ag_emit_end(json);
+}
+
+static void emit_peaks(struct ag_emitter *json, const struct ag_holders *holders)
+{
+    ag_emit_line(json, 2);
+    ag_emit_array(json, "peaks");
+    for (unsigned group = 0; group < AG_HELD_GROUPS; group++) {
+        const struct ag_held_group *it = &holders->groups[group];
+
+        if (!value_of(&it->most))
+            continue;
+        ag_emit_object(json, NULL);
+        ag_emit_string(json, "memory",
+                       group < AG_HELD_DEVICES    ? "device"
+                       : group == AG_HELD_DEVICES ? "managed"
+                                                  : "host");
+        if (group < AG_HELD_DEVICES)
+            ag_emit_number(json, "device", group);
+        ag_emit_number(json, "live_bytes", value_of(&it->live));
+        ag_emit_number(json, "most_bytes", value_of(&it->most));
+        ag_emit_number(json, "peak_bytes", value_of(&it->at_peak));
+        ag_emit_end(json);
+    }
+    ag_emit_end(json);
+}
+
+static void emit_failure(struct ag_emitter *json, const struct ag_held_failure *failure)
+{
+    if (!value_of(&failure->n))
+        return;
+    ag_emit_line(json, 2);
+    ag_emit_object(json, "failure");
+    ag_emit_number(json, "times", value_of(&failure->n));
+    ag_emit_number(json, "bytes", failure->bytes);
+    ag_emit_string(json, "kind", ag_held_names[failure->kind]);
+    ag_emit_raw(json, "device", "%d", failure->device);
+    ag_emit_number(json, "free_bytes", failure->free_bytes);
+    ag_emit_number(json, "total_bytes", failure->total_bytes);
+    ag_emit_number(json, "cached_bytes", failure->cached_bytes);
+    ag_emit_number(json, "pool_reserved_bytes", failure->pool_reserved);
+    ag_emit_number(json, "pool_used_bytes", failure->pool_used);
+    ag_emit_end(json);
+}
+
+void ag_render_holders_json(struct ag_emitter *json, const struct ag_holders_view *view)
+{
+    if (!view || !view->holders || !view->holders->most_frames)
+        return;
+    ag_emit_line(json, 0);
+    ag_emit_object(json, "holders");
+    ag_emit_number(json, "most_frames", view->holders->most_frames);
+    ag_emit_number(json, "sample_bytes", view->holders->sample_bytes);
+    ag_emit_number(json, "without_stack", value_of(&view->holders->lost));
+    ag_emit_number(json, "taken", value_of(&view->holders->taken));
+    ag_emit_number(json, "taking_ns", taking_ns(view->holders));
+    emit_peaks(json, view->holders);
+    emit_failure(json, &view->holders->failure);
+    ag_render_modules_json(json, view->holders);
+    emit_stacks(json, view);
+    ag_emit_end(json);
+}
