@@ -8,6 +8,7 @@
 #include "interpose/core/base/log.h"
 #include "interpose/core/driver/driver.h"
 #include "interpose/core/report/errors/first_error.h"
+#include "interpose/core/report/errors/function_names.h"
 #include "interpose/core/report/errors/last_launches.h"
 #include "interpose/hooks/entry.h"
 
@@ -27,18 +28,19 @@ static const char *symbol_of(const char *function)
 }
 
 /* A CUfunction, or a CUkernel cast to one, which the call for kernels alone is sure to take. After
- * the error the driver may answer neither: then it stays unnamed. */
-static const char *ask_name(uintptr_t handle)
+ * the error the driver still tells the names of kernels, but not of functions. */
+static void ask_name(uintptr_t handle, char *buffer, size_t size)
 {
     const char *name = NULL;
 
     if (ag_cu.cuKernelGetName && ag_cu.cuKernelGetName(&name, (CUkernel)handle) == CUDA_SUCCESS &&
         name)
-        return name;
-    if (ag_cu.cuFuncGetName && ag_cu.cuFuncGetName(&name, (CUfunction)handle) == CUDA_SUCCESS &&
-        name)
-        return name;
-    return "";
+        snprintf(buffer, size, "%s", name);
+    else if (ag_cu.cuFuncGetName &&
+             ag_cu.cuFuncGetName(&name, (CUfunction)handle) == CUDA_SUCCESS && name)
+        snprintf(buffer, size, "%s", name);
+    else
+        (void)ag_function_name((const void *)handle, buffer, size);
 }
 
 static void describe(struct ag_first_error *first)
@@ -53,8 +55,9 @@ static void describe(struct ag_first_error *first)
         launched->stream = last[i].stream;
         launched->thread = last[i].thread;
         launched->is_graph = last[i].is_graph;
-        snprintf(launched->name, sizeof(launched->name), "%s",
-                 last[i].is_graph ? "" : ask_name(last[i].what));
+        *launched->name = '\0';
+        if (!last[i].is_graph)
+            ask_name(last[i].what, launched->name, sizeof(launched->name));
     }
     first->n_launched = n;
     first->launches_unseen = !ag_entry_sees_launches();

@@ -1,6 +1,7 @@
 /* Hooks of calls that take memory of the device for what is no allocation of ours. What counts
  * against ALLOGRAFT_LIMIT is counted. */
 #include "interpose/hooks/entry_retry.h"
+#include "interpose/core/report/errors/function_names.h"
 #include "interpose/core/report/errors/last_launches.h"
 #include "policy/alloc.h"
 #include "policy/budget.h"
@@ -33,9 +34,16 @@ RETRIED(cuMipmappedArrayCreate,
         (CUmipmappedArray * array, const CUDA_ARRAY3D_DESCRIPTOR *descriptor, unsigned int levels),
         array, descriptor, levels)
 
+static CUresult named(CUresult result, const CUfunction *function, const char *name)
+{
+    if (result == CUDA_SUCCESS)
+        ag_function_note(*function, name);
+    return result;
+}
+
 /* Code may be loaded when it is first asked for. */
-RETRIED(cuModuleGetFunction, (CUfunction * function, CUmodule module, const char *name), function,
-        module, name)
+AG_RETRIED(cuModuleGetFunction, NULL, (void)0, named(result, function, name),
+           (CUfunction * function, CUmodule module, const char *name), function, module, name)
 RETRIED(cuLibraryGetModule, (CUmodule * module, CUlibrary library), module, library)
 RETRIED(cuKernelGetFunction, (CUfunction * function, CUkernel kernel), function, kernel)
 RETRIED(cuFuncLoad, (CUfunction function), function)

@@ -693,9 +693,10 @@ static CUresult get_name(const char **name, const struct sim_kernel_entry *entry
     return CUDA_SUCCESS;
 }
 
+/* Not after an error that stays: then only kernels are named, as on an H100 (580). */
 CUresult cuFuncGetName(const char **name, CUfunction function)
 {
-    SIM_ENTER(SIM_NEEDS_INIT);
+    SIM_ENTER(SIM_NEEDS_CONTEXT);
     return get_name(name, sim_entry_of(function));
 }
 

@@ -1,0 +1,63 @@
+/* The table of functions' names: see function_names.h. Its pages are touched as functions come. */
+#include "interpose/core/report/errors/function_names.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#define N_ROWS_LOG2 10u
+#define MOST_TRIES  1000u
+
+static struct {
+    const void *function;
+    char name[120];
+} rows[1u << N_ROWS_LOG2];
+
+static atomic_flag busy = ATOMIC_FLAG_INIT;
+
+/* Not for ever: a thread that does not exist in a forked child may have had it. */
+static bool enter(void)
+{
+    for (unsigned i = 0; i < MOST_TRIES; i++) {
+        if (!atomic_flag_test_and_set_explicit(&busy, memory_order_acquire))
+            return true;
+    }
+    return false;
+}
+
+static void leave(void)
+{
+    atomic_flag_clear_explicit(&busy, memory_order_release);
+}
+
+/* By Fibonacci hashing: handles are aligned, and differ in their middle bits. */
+static size_t row_of(const void *function)
+{
+    return (size_t)((uint64_t)(uintptr_t)function * UINT64_C(0x9e3779b97f4a7c15) >>
+                    (64 - N_ROWS_LOG2));
+}
+
+void ag_function_note(const void *function, const char *name)
+{
+    size_t i = row_of(function);
+
+    if (!enter())
+        return;
+    rows[i].function = function;
+    snprintf(rows[i].name, sizeof(rows[i].name), "%s", name);
+    leave();
+}
+
+const char *ag_function_name(const void *function, char *buffer, size_t size)
+{
+    size_t i = row_of(function);
+
+    *buffer = '\0';
+    if (!enter())
+        return buffer;
+    if (rows[i].function == function)
+        snprintf(buffer, size, "%s", rows[i].name);
+    leave();
+    return buffer;
+}
