@@ -3,7 +3,7 @@
 import re
 import time
 
-from harness import EXACT, Case, main, preloaded, program, run
+from harness import EXACT, Case, main, preloaded, program, run, some
 
 COMMAND = program('preload_churn')
 ROOM = program('preload_launch_room')
@@ -177,10 +177,10 @@ class Churn(Case):
                 {'ALLOGRAFT_POLICY': 'pool', 'ALLOGRAFT_CACHE': 'max'}]
         # What the cache may not have is the pool's.
         pooled = {'ALLOGRAFT_POLICY': 'pool', 'ALLOGRAFT_CACHE': '5%'}
-        for command in (['1048576'], ['4096'], ['48000000'], ['1048576', 'threads']):
+        for command in some([['1048576', 'threads'], ['1048576'], ['4096'], ['48000000']]):
             for _, result in self.same([NEIGHBOUR] + command, kept + [pooled]):
                 cache = result.report()['cache']
-                self.assertGreater(cache['hits'], 30000 if command != ['48000000'] else 10000)
+                self.assertGreater(cache['hits'], 10000)
 
     def test_what_loads_code_is_tried_again(self):
         once = ('cuLibraryGetModule', 'cuModuleGetFunction', 'cuKernelGetFunction', 'cuFuncLoad', 'cuFuncGetAttribute',

@@ -7,12 +7,14 @@
 #include "tests/common/device.h"
 #include "tests/common/say.h"
 
-#define MIB       ((size_t)1 << 20)
-#define BLOCK     (48 * MIB)
-#define N         16 /* of 1 GiB */
-#define STEP      (8 * MIB)
-#define PAIRS     10000 /* more than pass between two looks at the card */
-#define N_THREADS 4
+#define MIB        ((size_t)1 << 20)
+#define BLOCK      (48 * MIB)
+#define N          16 /* of 1 GiB */
+#define STEP       (8 * MIB)
+#define MOST_TIMES 40    /* on a busy machine what is kept does not go back at the first look */
+#define FEW        1000  /* pairs */
+#define MANY       10000 /* pairs: more than pass between two looks at the card */
+#define N_THREADS  4
 
 static CUcontext context;
 static size_t pair_bytes, taken;
@@ -40,26 +42,27 @@ static void churn(void)
     }
 }
 
-static void *turns(void *unused)
+static void *turns(void *pairs)
 {
+    unsigned n = *(const unsigned *)pairs;
     CUdeviceptr p;
 
     OK(cuCtxSetCurrent(context));
-    for (unsigned i = 0; i < PAIRS; i++) {
+    for (unsigned i = 0; i < n; i++) {
         OK(cuMemAlloc(&p, pair_bytes));
         if (i % 16 == 0)
             launch_fill(NULL, p, 16, i);
         OK(cuMemFree(p));
     }
-    return unused;
+    return NULL;
 }
 
-static void turns_in_threads(void)
+static void turns_in_threads(unsigned n)
 {
     pthread_t threads[N_THREADS];
 
     for (unsigned i = 0; i < N_THREADS; i++)
-        OK(pthread_create(&threads[i], NULL, turns, NULL));
+        OK(pthread_create(&threads[i], NULL, turns, &n));
     for (unsigned i = 0; i < N_THREADS; i++)
         OK(pthread_join(threads[i], NULL));
 }
@@ -74,6 +77,7 @@ static void take_up_to(size_t most)
 int main(int argc, char **argv)
 {
     bool in_threads = argc > 2;
+    unsigned few = FEW, many = MANY;
     size_t most;
     CUdeviceptr stays;
 
@@ -83,19 +87,19 @@ int main(int argc, char **argv)
     launch_fill(NULL, stays, 1000, 7);
     most = room() - N_THREADS * pair_bytes - 64 * MIB;
     churn();
-    (void)turns(NULL);
+    (void)turns(&few);
     take_up_to(most);
-    for (unsigned i = 0; i < 3; i++) {
+    for (unsigned i = 0; !i || (i < MOST_TIMES && most - taken >= STEP); i++) {
         if (in_threads)
-            turns_in_threads();
+            turns_in_threads(many);
         else
-            (void)turns(NULL);
+            (void)turns(&many);
         take_up_to(most);
     }
     say("the neighbour misses %zu MiB", (most - taken) / MIB / (STEP / MIB) * (STEP / MIB));
     sim_neighbour_give(0, taken);
     churn();
-    (void)turns(NULL);
+    (void)turns(&few);
     say("wrong words: %u", count_wrong(stays, 1000, 7));
     OK(cuMemFree(stays));
     return 0;
