@@ -32,12 +32,13 @@ static const char *symbol_of(const char *function)
 static void ask_name(uintptr_t handle, char *buffer, size_t size)
 {
     const char *name = NULL;
+    CUresult result = CUDA_ERROR_NOT_SUPPORTED;
 
-    if (ag_cu.cuKernelGetName && ag_cu.cuKernelGetName(&name, (CUkernel)handle) == CUDA_SUCCESS &&
-        name)
-        snprintf(buffer, size, "%s", name);
-    else if (ag_cu.cuFuncGetName &&
-             ag_cu.cuFuncGetName(&name, (CUfunction)handle) == CUDA_SUCCESS && name)
+    if (ag_cu.cuKernelGetName)
+        result = ag_cu.cuKernelGetName(&name, (CUkernel)handle);
+    if (result != CUDA_SUCCESS && ag_cu.cuFuncGetName)
+        result = ag_cu.cuFuncGetName(&name, (CUfunction)handle);
+    if (result == CUDA_SUCCESS && name)
         snprintf(buffer, size, "%s", name);
     else
         (void)ag_function_name((const void *)handle, buffer, size);
