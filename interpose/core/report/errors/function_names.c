@@ -6,6 +6,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "interpose/core/base/hash.h"
+
 #define N_ROWS_LOG2 10u
 #define MOST_TRIES  1000u
 
@@ -31,11 +33,9 @@ static void leave(void)
     atomic_flag_clear_explicit(&busy, memory_order_release);
 }
 
-/* By Fibonacci hashing: handles are aligned, and differ in their middle bits. */
 static size_t row_of(const void *function)
 {
-    return (size_t)((uint64_t)(uintptr_t)function * UINT64_C(0x9e3779b97f4a7c15) >>
-                    (64 - N_ROWS_LOG2));
+    return (size_t)(ag_hash_spread((uintptr_t)function) >> (64 - N_ROWS_LOG2));
 }
 
 void ag_function_note(const void *function, const char *name)
