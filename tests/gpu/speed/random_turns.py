@@ -12,6 +12,7 @@ import os
 import statistics
 import subprocess
 import sys
+import threading
 
 WAYS = {"native": None, "default": {}, "sync": {"ALLOGRAFT_FREE": "sync"}, "pool": {"ALLOGRAFT_POLICY": "pool"},
         "replay": {"ALLOGRAFT_GRAPH": "all"}}
@@ -33,6 +34,9 @@ class Process:
         self.name = f"seed {seed}, {way}"
         self.process = subprocess.Popen([program, str(seed), *turns], env=env, text=True, stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.limit = threading.Timer(LIMIT_S, self.process.kill)
+        self.limit.daemon = True
+        self.limit.start()
 
     def lines_until(self, word):
         lines = []
@@ -51,7 +55,8 @@ class Process:
         return {name: float(value) for name, value in map(str.split, self.lines_until("done"))}
 
     def end(self):
-        what = self.process.communicate(timeout=LIMIT_S)[1].strip()
+        what = self.process.communicate()[1].strip()
+        self.limit.cancel()
         if self.process.returncode:
             print(f"{self.name}: ended with {self.process.returncode}: {what}")
             sys.exit(2)
