@@ -44,8 +44,21 @@ static CUresult named(CUresult result, const CUfunction *function, const char *n
 /* Code may be loaded when it is first asked for. */
 AG_RETRIED(cuModuleGetFunction, NULL, (void)0, named(result, function, name),
            (CUfunction * function, CUmodule module, const char *name), function, module, name)
+
+/* The runtime looks functions up so. */
+static CUresult named_as(CUresult result, const CUfunction *function, CUkernel kernel)
+{
+    const char *name;
+
+    if (result == CUDA_SUCCESS && ag_cu.cuKernelGetName &&
+        ag_cu.cuKernelGetName(&name, kernel) == CUDA_SUCCESS)
+        ag_function_note(*function, name);
+    return result;
+}
+
+AG_RETRIED(cuKernelGetFunction, NULL, (void)0, named_as(result, function, kernel),
+           (CUfunction * function, CUkernel kernel), function, kernel)
 RETRIED(cuLibraryGetModule, (CUmodule * module, CUlibrary library), module, library)
-RETRIED(cuKernelGetFunction, (CUfunction * function, CUkernel kernel), function, kernel)
 RETRIED(cuFuncLoad, (CUfunction function), function)
 RETRIED(cuFuncGetAttribute, (int *value, CUfunction_attribute attribute, CUfunction function),
         value, attribute, function)

@@ -527,6 +527,25 @@ static void looked_up(void)
     SAY_CODE("alloc", cuMemAlloc(&p, MIB));
 }
 
+/* As the runtime looks up what is launched by the driver API. */
+static void kernel_launched(void)
+{
+    static const char image[64] = "any bytes";
+    CUfunction function;
+    CUkernel kernel;
+    CUlibrary library;
+    uint32_t word = 1;
+    void *args[] = {&word};
+
+    (void)device_open();
+    OK(cuLibraryLoadData(&library, image, NULL, NULL, 0, NULL, NULL, 0));
+    OK(cuLibraryGetKernel(&kernel, library, "speak"));
+    OK(cuKernelGetFunction(&function, kernel));
+    OK(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, args, NULL));
+    launch_astray(NULL);
+    SAY_CODE("alloc", cuMemAlloc(&(CUdeviceptr){0}, MIB));
+}
+
 /* What is unloaded has no name any more. */
 static void unloaded_launched(void)
 {
@@ -685,6 +704,8 @@ int main(int argc, char **argv)
         launched_after();
     else if (!strcmp(way, "looked_up"))
         looked_up();
+    else if (!strcmp(way, "kernel_launched"))
+        kernel_launched();
     else if (!strcmp(way, "unloaded_launched"))
         unloaded_launched();
     else if (!strcmp(way, "threads_end"))

@@ -134,6 +134,11 @@ class Lives(Case):
         self.assertEqual(first['call'], 'cuLaunchKernel')
         self.assertEqual([row['name'] for row in first['launched']], ['fill', 'check'])
 
+    def test_a_function_of_a_kernel_is_named(self):
+        result = preloaded([LIFE, 'kernel_launched'], SETTINGS)
+        self.assertEqual(result.out, run([LIFE, 'kernel_launched'], SETTINGS).out)
+        self.assertEqual([row['name'] for row in result.report()['first_error']['launched']], ['fill', 'speak'])
+
     def test_code_that_is_gone_is_not_asked_for(self):
         result = preloaded([LIFE, 'unloaded_launched'], SETTINGS)
         self.assertEqual((result.status, result.out), (3, run([LIFE, 'unloaded_launched'], SETTINGS).out), result.err)
