@@ -33,11 +33,12 @@
 static struct {
     struct ag_history_limits limits;
     struct ag_ring_limits ring;
-    uint32_t warmup, max_graphs, verify;
+    uint32_t warmup, max_graphs, verify; /* warmup: 0 for auto */
     struct ag_size max_bytes;
     bool profit;
     const char *dump;
     _Atomic uint64_t bytes;
+    _Atomic bool has_built;
     _Atomic uint32_t n_dumped, n_launched;
 } state;
 
@@ -498,12 +499,41 @@ static void build(struct ag_stream *stream)
                      ag_driver_error_name(result));
         return;
     }
+    atomic_store_explicit(&state.has_built, true, memory_order_relaxed);
     ag_stats_add(AG_STAT_REPLAY_BUILT, 1);
     ag_stats_add(AG_STAT_REPLAY_BUILD_NS, ag_clock_ns() - began);
     trace(stream, (struct ag_trace_event){.kind = AG_TRACE_BUILD}, stream->segment.n_ops,
           began_ticks);
     if (state.dump)
         dump(graph);
+}
+
+static bool needs_slots(const struct ag_stream *stream)
+{
+    if (atomic_load_explicit(&stream->id.shared->ring, memory_order_relaxed))
+        return false;
+    for (uint32_t i = 0; i < stream->segment.n_ops; i++) {
+        if (is_staged(&stream->segment.ops[i]))
+            return true;
+    }
+    return false;
+}
+
+/* Would a graph have paid for itself, had it been built when the segment first came? Programs that
+ * end, or do something else, before that lose by replay no more than they would have gained. */
+static bool has_paid(const struct ag_stream *stream)
+{
+    uint64_t n = stream->segment.n_ops;
+    uint64_t costs = AG_BUILD_NS + n * AG_BUILD_OP_NS;
+    uint64_t ends = stream->segment.node->ends;
+
+    if (state.warmup)
+        return ends >= state.warmup;
+    if (!atomic_load_explicit(&state.has_built, memory_order_relaxed))
+        costs += AG_BUILD_FIRST_NS;
+    if (needs_slots(stream))
+        costs += AG_BUILD_SLOTS_NS;
+    return ends > 1 && ends * (n * AG_SAVED_OP_NS - AG_LAUNCH_NS) >= costs;
 }
 
 /* Another graph is built beside a segment's first only while fewer than half of those that are
@@ -515,9 +545,9 @@ static void learn(struct ag_stream *stream)
 
     ag_matcher_ended(stream->learned.matcher, node);
     ag_stats_add(AG_STAT_REPLAY_SEGMENTS, 1);
-    if (stream->segment.n_ops >= AG_LENGTH_WORTH_GRAPH && node->ends >= state.warmup &&
-        node->refused < AG_GRAPH_REFUSALS && stream->iteration.may_replay &&
-        (!node->graphs || (!has_half && ag_variants_wants(node->graphs))))
+    if (stream->segment.n_ops >= AG_LENGTH_WORTH_GRAPH && node->refused < AG_GRAPH_REFUSALS &&
+        stream->iteration.may_replay &&
+        (!node->graphs || (!has_half && ag_variants_wants(node->graphs))) && has_paid(stream))
         build(stream);
 }
 

@@ -49,7 +49,7 @@ static void check_ranges(const struct ag_options *options)
     FUZZ_CHECK((options->graph_segment.kind == AG_SEGMENT_FIXED) ==
                (options->graph_segment.n >= 4));
     FUZZ_CHECK(options->graph_segment.kind <= AG_SEGMENT_FIXED && options->graph_segment.n <= 4096);
-    FUZZ_CHECK(options->graph_warmup >= 1 && options->graph_warmup <= 1000);
+    FUZZ_CHECK(options->graph_warmup <= 1000);
     FUZZ_CHECK(options->graph_staging_slot >= 4096 && options->graph_staging_slot <= 64 << 20);
     FUZZ_CHECK(!ag_options_ask_for_nvtx(options) || options->graph.n);
     FUZZ_CHECK(ag_size_bytes(options->cache, 1ull << 40) <= 1ull << 40 || !options->cache.percent);

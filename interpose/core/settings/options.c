@@ -161,10 +161,13 @@ static int parse_COUNT(const char *value, const char *allowed, uint32_t *ret, st
     return 0;
 }
 
-static int parse_FRAMES(const char *value, const char *allowed, uint32_t *ret, struct reason *why)
+static int parse_WORD_OR_COUNT(const char *value, const char *allowed, uint32_t *ret,
+                               struct reason *why)
 {
     *ret = 0;
-    return ag_text_same(value, "off") ? 0 : parse_COUNT(value, strchr(allowed, '|') + 1, ret, why);
+    return ag_text_choice(value, allowed) == 0
+               ? 0
+               : parse_COUNT(value, strchr(allowed, '|') + 1, ret, why);
 }
 
 static int parse_BYTES(const char *value, const char *allowed, uint64_t *ret, struct reason *why)

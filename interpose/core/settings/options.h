@@ -48,7 +48,7 @@ typedef struct ag_stream_words ag_type_STREAMS;
 typedef struct ag_iteration ag_type_ITERATION;
 typedef struct ag_segment_length ag_type_SEGMENT;
 typedef uint32_t ag_type_COUNT;
-typedef uint32_t ag_type_FRAMES; /* 0 for off */
+typedef uint32_t ag_type_WORD_OR_COUNT; /* 0 for the word */
 typedef uint64_t ag_type_BYTES;
 
 enum ag_option_row {

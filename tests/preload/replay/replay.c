@@ -257,6 +257,25 @@ static void uploads(void)
     tell("uploads");
 }
 
+/* So many short iterations, with a copy from pageable memory in each. */
+static void brief(unsigned n, bool copies)
+{
+    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+    unsigned char source[256];
+    CUdeviceptr p;
+
+    OK(cuMemAlloc(&p, sizeof(source)));
+    for (uint32_t iteration = 0; iteration < n; iteration++) {
+        memset(source, (int)iteration, sizeof(source));
+        if (copies)
+            OK(cuMemcpyHtoDAsync(p, source, sizeof(source), stream));
+        for (unsigned i = 0; i < 4; i++)
+            step(stream, i, iteration);
+        OK(cuStreamSynchronize(stream));
+    }
+    tell("brief");
+}
+
 static void pinned_copies(void)
 {
     CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
@@ -1495,6 +1514,8 @@ int main(int argc, char **argv)
     }
     if (!strcmp(part, "threads"))
         by_threads(!strcmp(more, "shared") || !strcmp(more, "turns"), !strcmp(more, "turns"));
+    else if (!strcmp(part, "brief") || !strcmp(part, "brief-copies"))
+        brief((unsigned)atoi(more), part[5]);
     else if (!strcmp(part, "faulting"))
         faulting(more);
     else if (!strcmp(part, "ended-by-another"))

@@ -45,7 +45,7 @@ class Ranges(Case):
         """A graph ends where an iteration of eleven operations does."""
         for path in PROGRAMS:
             for _, result in self.same([path, 'iteration'], seeds=SEEDS, variants=[
-                    dict(settings('step'), ALLOGRAFT_GRAPH_SEGMENT='16', ALLOGRAFT_GRAPH_PROFIT='0',
+                    dict(settings('step'), ALLOGRAFT_GRAPH_SEGMENT='16', ALLOGRAFT_GRAPH_PROFIT='0', ALLOGRAFT_GRAPH_WARMUP='2',
                          ALLOGRAFT_GRAPH_HOLD_US='60000000')]):
                 replay = result.report()['replay']
                 self.assertEqual(replay['marks'], 60)

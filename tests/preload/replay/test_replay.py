@@ -75,6 +75,16 @@ class Replay(Case):
             self.assertGreater(replay['replayed'], 1500)
             self.assertGreater(replay['nodes_updated'], 500)
 
+    def test_what_may_end_before_a_graph_has_paid_builds_none(self):
+        # A graph of a few operations, and pinned memory all the more, cost more than the first iterations save.
+        for part, n, builds in (('brief', 12, False), ('brief', 40, True),
+                                ('brief-copies', 50, False), ('brief-copies', 100, True)):
+            with self.subTest(part=part, n=n):
+                for _, result in self.part(part, str(n), variants=[dict(PLAIN, ALLOGRAFT_GRAPH_PROFIT='0')]):
+                    self.assertEqual(result.report()['replay']['graphs_built'] > 0, builds)
+        for _, result in self.part('brief-copies', '16', variants=[dict(PLAIN, ALLOGRAFT_GRAPH_WARMUP='2')]):
+            self.assertGreater(result.report()['replay']['graphs_built'], 0)
+
     def test_updates_refused(self):
         # Graphs that take no change are built three times, and then no more.
         calls = ('KernelNodeSetParams_v2', 'MemsetNodeSetParams', 'MemcpyNodeSetParams')

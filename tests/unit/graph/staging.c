@@ -25,6 +25,7 @@ static unsigned events_to_come = MAX_EVENTS; /* then there are no more */
 static CUresult record_answer = CUDA_SUCCESS;
 static bool memory_refused;
 static unsigned char memory[64 * SLOT] __attribute__((aligned(64)));
+static size_t in_use; /* bytes of it; a ring begins at its start */
 
 /* --- what it calls --- */
 
@@ -40,17 +41,18 @@ void ag_capture_restore(CUstreamCaptureMode previous)
 
 static CUresult alloc_host(void **ret, size_t bytes, unsigned flags)
 {
-    CHECK(bytes <= sizeof(memory) && !flags);
+    CHECK(bytes <= sizeof(memory) - in_use && !flags);
     if (memory_refused)
         return CUDA_ERROR_OUT_OF_MEMORY;
     n_allocated++;
-    *ret = memory;
+    *ret = memory + in_use;
+    in_use += bytes;
     return CUDA_SUCCESS;
 }
 
 static CUresult free_host(void *p)
 {
-    CHECK(p == memory);
+    CHECK((unsigned char *)p >= memory && (unsigned char *)p < memory + in_use);
     n_freed++;
     return CUDA_SUCCESS;
 }
@@ -107,6 +109,7 @@ static struct ag_ring *ring_of(uint32_t depth)
     const struct ag_ring_limits limits = {.depth = depth, .slot_bytes = SLOT};
 
     n_events = 0;
+    in_use = 0;
     device_catches_up();
     return ag_ring_new(&limits);
 }
@@ -198,6 +201,38 @@ static void stays(void)
     ag_ring_free(ring, true);
 }
 
+/* Four slots at first; more where these are in use, and a wait where the driver gives no more. */
+static void grows(void)
+{
+    struct ag_ring *ring = ring_of(40);
+    struct ag_staged staged[40] = {{0}};
+    unsigned allocated = n_allocated, freed = n_freed;
+    uint64_t stalls = counted(AG_STAT_STAGING_STALLS);
+    char byte = 1;
+
+    CHECK(n_events == 4 && in_use == 4 * SLOT);
+    for (int i = 0; i < 16; i++) {
+        CHECK(ag_ring_put(ring, &staged[i], &byte, 1) == memory + i * SLOT);
+        CHECK(n_events == (i < 4 ? 4 : 16));
+    }
+    CHECK(n_allocated == allocated + 1 && in_use == 16 * SLOT);
+    for (int i = 0; i < 16; i++)
+        CHECK(ag_ring_sent(ring, &staged[i], CU_STREAM_LEGACY) == CUDA_SUCCESS);
+    atomic_store(&events[0].pending, false);
+    CHECK(ag_ring_put(ring, &staged[0], &byte, 1) == memory); /* it is done: nothing is pinned */
+    events_to_come = 20;
+    CHECK(ag_ring_put(ring, &staged[1], &byte, 1) == memory + 16 * SLOT);
+    CHECK(n_events == 20 && in_use == 40 * SLOT);
+    for (int i = 2; i < 5; i++)
+        CHECK(ag_ring_put(ring, &staged[i], &byte, 1) == memory + (15 + i) * SLOT);
+    CHECK(counted(AG_STAT_STAGING_STALLS) == stalls);
+    CHECK(!ag_ring_put(ring, &staged[5], &byte, 1));
+    CHECK(counted(AG_STAT_STAGING_STALLS) == stalls + 1 && n_allocated == allocated + 2);
+    ag_ring_free(ring, false);
+    CHECK(n_freed == freed + 3);
+    events_to_come = MAX_EVENTS;
+}
+
 /* A slot whose event could not be recorded is never given again. */
 static void lost(void)
 {
@@ -277,7 +312,7 @@ static void threads(void)
 {
     pthread_t thread[THREADS];
 
-    shared = ring_of(8);
+    shared = ring_of(20);
     for (uintptr_t i = 0; i < THREADS; i++)
         CHECK(!pthread_create(&thread[i], NULL, work, (void *)i));
     for (unsigned i = 0; i < THREADS; i++)
@@ -296,6 +331,7 @@ int main(void)
     packs();
     runs_around();
     stays();
+    grows();
     lost();
     refused();
     threads();

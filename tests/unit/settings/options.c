@@ -204,7 +204,7 @@ static void words_follow_the_enumerations(void)
 static void every_word_is_expected(void)
 {
     static const char *const others[] = {"SIZE",    "TEXT",  "PATH",  "RULES",
-                                         "STREAMS", "COUNT", "BYTES", "FRAMES"};
+                                         "STREAMS", "COUNT", "BYTES", "WORD_OR_COUNT"};
 
     for (size_t i = 0; i < ag_options_count(); i++) {
         bool met = false;
@@ -257,7 +257,7 @@ static void refuses_bad_values(void)
     for (size_t i = 0; i < ag_options_count(); i++) {
         const struct ag_option_info *info = ag_option_info(i);
         bool is_text = !strcmp(info->type, "TEXT"), is_size = !strcmp(info->type, "SIZE");
-        bool is_count = !strcmp(info->type, "COUNT") || !strcmp(info->type, "FRAMES") ||
+        bool is_count = !strcmp(info->type, "COUNT") || !strcmp(info->type, "WORD_OR_COUNT") ||
                         !strncmp(info->allowed, "0..", 3) || i == AG_OPTION_STACKS_SAMPLE;
 
         if (!strcmp(info->type, "RULES") || !strcmp(info->type, "PATH") ||
@@ -315,6 +315,7 @@ static void reads_ranges(void)
     } cases[] = {
         {"ALLOGRAFT_GRAPH_WARMUP=1", "ALLOGRAFT_GRAPH_WARMUP=0", 1, MEMBER(graph_warmup)},
         {"ALLOGRAFT_GRAPH_WARMUP=1000", "ALLOGRAFT_GRAPH_WARMUP=1001", 1000, MEMBER(graph_warmup)},
+        {"ALLOGRAFT_GRAPH_WARMUP=auto", "ALLOGRAFT_GRAPH_WARMUP=off", 0, MEMBER(graph_warmup)},
         {"ALLOGRAFT_GRAPH_HOLD_US=10", "ALLOGRAFT_GRAPH_HOLD_US=9", 10, MEMBER(graph_hold_us)},
         {"ALLOGRAFT_GRAPH_HOLD_US=60000000", "ALLOGRAFT_GRAPH_HOLD_US=60000001", 60000000,
          MEMBER(graph_hold_us)},
@@ -354,7 +355,7 @@ static void reads_ranges(void)
                    told[0].line);
     }
     CHECK(read_these(&options, NULL, NULL) == 0 && options.graph_segment.n == 0);
-    CHECK(options.graph_warmup == 2 && options.graph_hold_us == 200 && options.graph_graphs == 512);
+    CHECK(options.graph_warmup == 0 && options.graph_hold_us == 200 && options.graph_graphs == 512);
     CHECK(options.graph_memory.value == 256 << 20 && options.graph_staging == 64);
     CHECK(options.graph_staging_slot == 256 << 10 && options.graph_profit && !options.graph_verify);
     CHECK(!options.graph.n && !*options.graph_dump.text);
