@@ -48,7 +48,7 @@
 #include "interpose/resolve/preloaded.h"
 #include "interpose/resolve/trampoline.h"
 #include "interpose/resolve/unseen.h"
-#include "policy/alloc.h"
+#include "policy/alloc/alloc.h"
 #include "policy/app/app_async.h"
 #include "policy/app/app_graphs.h"
 #include "policy/app/app_pools.h"

@@ -7,7 +7,7 @@
 #include "interpose/core/report/stats.h"
 #include "interpose/core/report/trace/trace.h"
 #include "interpose/hooks/entry.h"
-#include "policy/alloc.h"
+#include "policy/alloc/alloc.h"
 #include "policy/contexts/context.h"
 #include "policy/ledger.h"
 

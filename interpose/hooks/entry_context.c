@@ -6,7 +6,7 @@
 #include "interpose/core/report/holders/holders.h"
 #include "interpose/hooks/entry_retry.h"
 #include "interpose/lifecycle.h"
-#include "policy/alloc.h"
+#include "policy/alloc/alloc.h"
 #include "policy/app/app_pools.h"
 #include "policy/contexts/context.h"
 #include "policy/contexts/enter.h"

@@ -5,7 +5,7 @@
 #include "interpose/core/driver/driver.h"
 #include "interpose/hooks/entry.h"
 #include "interpose/hooks/entry_waits.h"
-#include "policy/alloc.h"
+#include "policy/alloc/alloc.h"
 #include "policy/answers/answers.h"
 #include "policy/answers/lookup.h"
 #include "policy/contexts/context.h"

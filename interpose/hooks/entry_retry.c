@@ -3,7 +3,7 @@
 #include "interpose/hooks/entry_retry.h"
 #include "interpose/core/report/errors/function_names.h"
 #include "interpose/core/report/errors/last_launches.h"
-#include "policy/alloc.h"
+#include "policy/alloc/alloc.h"
 #include "policy/budget.h"
 #include "policy/contexts/context.h"
 #include "policy/contexts/enter.h"

@@ -1,7 +1,7 @@
 /* Hooks of streams and captures, on which the exact ordering of frees depends (policy/order/). */
 #include "interpose/hooks/entry_graph.h"
 #include "interpose/hooks/entry_replay.h"
-#include "policy/alloc.h"
+#include "policy/alloc/alloc.h"
 #include "policy/contexts/context.h"
 #include "policy/contexts/enter.h"
 #include "policy/order/capture.h"

@@ -10,7 +10,7 @@
 #include "interpose/core/driver/driver.h"
 #include "interpose/core/report/trace/trace.h"
 #include "interpose/core/settings/caller.h"
-#include "policy/alloc.h"
+#include "policy/alloc/alloc.h"
 #include "policy/answers/lookup.h"
 #include "policy/app/app_pools.h"
 #include "policy/backends/managed_pool.h"

@@ -220,7 +220,7 @@ static inline allograft_status allograft_open_all(const struct allograft_range *
 
 
 class Layers(unittest.TestCase):
-    KNOWN = {'interpose/hooks/entry.h', 'policy/alloc.h', 'interpose/core/driver/driver.h',
+    KNOWN = {'interpose/hooks/entry.h', 'policy/alloc/alloc.h', 'interpose/core/driver/driver.h',
              'interpose/core/base/log.h', 'interpose/core/driver/abi.h', 'tests/sim/sim.h'}
 
     def count(self, path, name):
@@ -233,22 +233,22 @@ class Layers(unittest.TestCase):
         self.assertEqual(layers.header_problems('tests/sim/a.c', '/*\n#include <cudaProfiler.h>\n*/\n'), [])
 
     def test_down(self):
-        self.assertEqual(self.count('interpose/hooks/entry_mem.c', 'policy/alloc.h'), 0)
-        self.assertEqual(self.count('policy/alloc.c', 'interpose/core/base/log.h'), 0)
-        self.assertEqual(self.count('policy/alloc.c', 'interpose/core/driver/driver.h'), 0)
+        self.assertEqual(self.count('interpose/hooks/entry_mem.c', 'policy/alloc/alloc.h'), 0)
+        self.assertEqual(self.count('policy/alloc/freed.c', 'interpose/core/base/log.h'), 0)
+        self.assertEqual(self.count('policy/alloc/freed.c', 'interpose/core/driver/driver.h'), 0)
 
     def test_up(self):
-        self.assertEqual(self.count('interpose/core/driver/driver.c', 'policy/alloc.h'), 1)
+        self.assertEqual(self.count('interpose/core/driver/driver.c', 'policy/alloc/alloc.h'), 1)
         self.assertEqual(self.count('interpose/core/base/log.c', 'interpose/core/driver/driver.h'), 1)
-        self.assertEqual(self.count('policy/alloc.c', 'interpose/hooks/entry.h'), 1)
+        self.assertEqual(self.count('policy/alloc/freed.c', 'interpose/hooks/entry.h'), 1)
 
     def test_outside(self):
-        self.assertEqual(self.count('policy/alloc.c', 'tests/sim/sim.h'), 1)
-        self.assertEqual(self.count('policy/alloc.c', 'alloc.h'), 1)
-        self.assertEqual(self.count('policy/alloc.c', '../interpose/core/driver/driver.h'), 1)
+        self.assertEqual(self.count('policy/alloc/freed.c', 'tests/sim/sim.h'), 1)
+        self.assertEqual(self.count('policy/alloc/freed.c', 'alloc.h'), 1)
+        self.assertEqual(self.count('policy/alloc/freed.c', '../../interpose/core/driver/driver.h'), 1)
 
     def test_cuda(self):
-        self.assertEqual(self.count('policy/alloc.c', 'cuda.h'), 1)
+        self.assertEqual(self.count('policy/alloc/freed.c', 'cuda.h'), 1)
         self.assertEqual(self.count('interpose/core/driver/abi.h', 'cuda.h'), 0)
 
     def test_pure(self):

@@ -1,4 +1,4 @@
-/* The steps of an allocation and of a free, in order. Read alloc.c first. */
+/* The steps of an allocation and of a free, in order. Read allocate.c first. */
 #ifndef AG_POLICY_ALLOC_H
 #define AG_POLICY_ALLOC_H
 

@@ -1,0 +1,371 @@
+/* The rungs, from the first to the last: see ladder.h. */
+#include "policy/alloc/ladder.h"
+
+#include "interpose/core/driver/driver.h"
+#include "interpose/core/report/stats.h"
+#include "interpose/core/report/timing.h"
+#include "interpose/core/report/trace/trace.h"
+#include "policy/alloc/room.h"
+#include "policy/backends/backend.h"
+#include "policy/backends/private_pool.h"
+#include "policy/budget.h"
+#include "policy/churn.h"
+#include "policy/contexts/enter.h"
+#include "policy/decide.h"
+#include "policy/guard/guard.h"
+#include "policy/inject.h"
+#include "policy/managed/spill.h"
+#include "policy/order/capture.h"
+#include "policy/pressure.h"
+#include "policy/slab.h"
+
+/* A block of that descriptor, in the ledger and KEPT; else the driver's error, or AG_LADDER_NO_LEDGER. */
+static CUresult take_from_driver(struct ag_context *context, struct ag_mem_desc desc, size_t bytes,
+                                 struct ag_block **ret_block)
+{
+    struct ag_device *device = context->device;
+    bool budgeted = ag_mem_desc_is_on_device(desc);
+    CUdeviceptr address;
+    size_t size;
+    CUresult result;
+
+    ag_timing_is_slow();
+    if (budgeted && !ag_budget_take(device, bytes) &&
+        (!ag_pressure_make_room(device, bytes) || !ag_budget_take(device, bytes)))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    result = ag_backend_allocate(context, bytes, desc, &address, &size);
+    *ret_block = result == CUDA_SUCCESS ? ag_ledger_enter(address, size, context, desc) : NULL;
+    if (*ret_block) {
+        ag_budget_note_given(device, desc, size);
+        return CUDA_SUCCESS;
+    }
+    if (budgeted)
+        ag_budget_give(device, bytes);
+    if (result != CUDA_SUCCESS)
+        return result;
+    (void)ag_cu.cuMemFree_v2(address);
+    return AG_LADDER_NO_LEDGER;
+}
+
+/* Does plain device memory of that descriptor stay with us when the program frees it? */
+static bool is_kept(const struct ag_device *device, struct ag_mem_desc desc)
+{
+    return desc.source == AG_SOURCE_POOL ||
+           (desc.source == AG_SOURCE_CACHED && ag_churn_is_on(&device->churn));
+}
+
+/* The cache has no block of `size`. NULL: the driver is to be asked, and what the cache has is no
+ * more than it may have then. */
+static struct ag_block *take_within_bound(struct ag_context *context, struct ag_mem_desc desc,
+                                          size_t size)
+{
+    uint64_t excess = ag_budget_excess(context, size);
+    struct ag_block *block = NULL;
+
+    if ((!excess && !ag_budget_asks_again(context->device)) || ag_capture_is_open())
+        return NULL;
+    if (!ag_churn_is_shared() && !ag_guard_is_on()) /* whom its size matters to */
+        block =
+            ag_cache_take_smallest(&context->cache, size, ag_budget_largest(context, size), desc);
+    if (block) {
+        ag_budget_note_larger(block, size);
+        return block;
+    }
+    if (excess)
+        ag_room_give_back_for_good(context, ag_cache_evict(&context->cache, excess));
+    return NULL;
+}
+
+static CUresult take_with_room_left(struct ag_context *context, struct ag_mem_desc desc,
+                                    size_t bytes, struct ag_block **ret_block)
+{
+    CUresult result = take_from_driver(context, desc, bytes, ret_block);
+
+    if (result == CUDA_SUCCESS && ag_mem_desc_is_on_device(desc))
+        ag_room_leave(context, bytes);
+    return result;
+}
+
+/* A fresh slab and its first piece. */
+static CUresult begin_slab(struct ag_context *context, struct ag_mem_desc desc, size_t size,
+                           struct ag_slab_piece *piece)
+{
+    struct ag_block *whole = ag_cache_take(&context->cache, AG_SLAB_BYTES, desc);
+    bool asks = !whole;
+    CUresult result = CUDA_SUCCESS;
+
+    if (asks) {
+        if (desc.source == AG_SOURCE_CACHED)
+            ag_churn_missed(&context->device->churn, AG_SLAB_BYTES);
+        result = take_with_room_left(context, desc, AG_SLAB_BYTES, &whole);
+    }
+    if (result != CUDA_SUCCESS) {
+        ag_slab_failed(piece);
+        return result;
+    }
+    if (ag_slab_begin(&context->slabs, whole, size, piece)) {
+        ag_stats_add(AG_STAT_SLAB_ASKED, asks);
+        return CUDA_SUCCESS;
+    }
+    (void)ag_cache_keep(&context->cache, whole, UINT64_MAX);
+    return AG_LADDER_NO_LEDGER;
+}
+
+/* A piece of a slab. The driver is asked whether the context still works, as below, and for a slab
+ * when none has room. CUDA_ERROR_OUT_OF_MEMORY also when another thread is getting one. */
+static CUresult cut(struct ag_context *context, struct ag_mem_desc desc, size_t size,
+                    struct ag_block **ret_block)
+{
+    struct ag_slab_piece piece;
+    CUresult result = ag_context_sticky_error_here(context);
+    enum ag_slab_cut found;
+
+    if (result != CUDA_SUCCESS)
+        return result;
+    found = ag_slab_cut(&context->slabs, size, desc, &piece);
+    if (found == AG_SLAB_NEEDED)
+        result = begin_slab(context, desc, size, &piece);
+    if (found == AG_SLAB_COMING)
+        result = CUDA_ERROR_OUT_OF_MEMORY;
+    if (result != CUDA_SUCCESS)
+        return result;
+    *ret_block = ag_ledger_enter(piece.address, size, context, ag_slab_desc(piece.slab));
+    if (!*ret_block) {
+        struct ag_block *whole = ag_slab_return(piece.slab, piece.address, size);
+
+        if (whole)
+            (void)ag_cache_keep(&context->cache, whole, UINT64_MAX);
+        return AG_LADDER_NO_LEDGER;
+    }
+    ag_block_set_slab(*ret_block, piece.slab);
+    ag_stats_add(AG_STAT_SLAB_CUT, 1);
+    return CUDA_SUCCESS;
+}
+
+/* The cache's block is the program's, unless the context no longer works: after an error of the
+ * device no allocation succeeds natively. The driver is asked nothing else. */
+static CUresult take_cached(struct ag_context *context, struct ag_block *block)
+{
+    CUresult result;
+
+    ag_stats_add(AG_STAT_CACHE_HIT, 1);
+    result = ag_context_sticky_error_here(context);
+    if (result != CUDA_SUCCESS)
+        (void)ag_cache_keep(&context->cache, block, UINT64_MAX);
+    return result;
+}
+
+/* What the cache does not have. Where there is no room for a slab, or it is not there yet, there
+ * may be some for the block alone. */
+static CUresult take_fresh(struct ag_context *context, struct ag_mem_desc desc, size_t size,
+                           struct ag_block **ret_block)
+{
+    size_t piece = ag_cache_block_size(size);
+    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+
+    if (ag_plan_cuts(context->device, desc, piece))
+        result = cut(context, desc, piece, ret_block);
+    if (result != CUDA_ERROR_OUT_OF_MEMORY)
+        return result;
+    if (is_kept(context->device, desc)) {
+        *ret_block = take_within_bound(context, desc, size);
+        if (*ret_block)
+            return take_cached(context, *ret_block);
+    }
+    ag_stats_add(AG_STAT_CACHE_MISS, 1);
+    if (desc.source == AG_SOURCE_CACHED) {
+        ag_churn_missed(&context->device->churn, size);
+        if (piece <= ag_slab_largest())
+            ag_churn_small(&context->device->churn);
+    }
+    return take_with_room_left(context, desc, size, ret_block);
+}
+
+/* The same, of `size` bytes (from size_of_block), from the cache if it has one. */
+static CUresult take(struct ag_context *context, struct ag_mem_desc desc, size_t size,
+                     struct ag_block **ret_block)
+{
+    *ret_block = ag_cache_take(&context->cache, size, desc);
+    return *ret_block ? take_cached(context, *ret_block)
+                      : take_fresh(context, desc, size, ret_block);
+}
+
+/* What we hold goes back; then `bytes` and no more. */
+static CUresult take_after_relief(struct ag_context *context, struct ag_mem_desc desc, size_t bytes,
+                                  struct ag_block **ret_block)
+{
+    CUresult result;
+
+    ag_pressure_relieve(context->device);
+    result = take_from_driver(context, desc, bytes, ret_block);
+    if (result == CUDA_SUCCESS)
+        ag_trace_step(AG_STAT_LADDER_RETRY, context->device->ordinal, bytes);
+    return result;
+}
+
+/* How large a block for `bytes` is: native memory that would not be kept no larger than that, as
+ * others may see its size. */
+static size_t size_of_block(const struct ag_context *context, struct ag_mem_desc desc, size_t bytes)
+{
+    if (desc.source == AG_SOURCE_PAGED)
+        return bytes;
+    if (desc.source == AG_SOURCE_CACHED && !ag_churn_is_on(&context->device->churn))
+        return bytes;
+    return ag_cache_block_size(bytes);
+}
+
+/* The first rung that holds: as planned; after what we hold went back; natively and of no more than
+ * was asked for, since the driver's own allocation has the last word on errors. */
+static CUresult take_on_device(struct ag_context *context, struct ag_mem_desc desc, size_t bytes,
+                               struct ag_block **ret_block)
+{
+    const struct ag_mem_desc native = {.source = AG_SOURCE_NATIVE};
+    bool relieved = false, planned = desc.source != AG_SOURCE_NATIVE;
+    CUresult result;
+
+    if (planned && (ag_mem_desc_is_managed(desc) || bytes <= context->device->total_bytes)) {
+        result = take(context, desc, size_of_block(context, desc, bytes), ret_block);
+        if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+            result = take_after_relief(context, desc, bytes, ret_block);
+            relieved = result == CUDA_ERROR_OUT_OF_MEMORY; /* else it failed otherwise */
+        }
+        if (result == CUDA_SUCCESS || result == AG_LADDER_NO_LEDGER)
+            return result;
+        if (desc.source != AG_SOURCE_CACHED && desc.source != AG_SOURCE_PAGED)
+            ag_stats_add(AG_STAT_FALLBACK_EXHAUSTED, 1);
+    }
+    result = take_from_driver(context, native, bytes, ret_block);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && !relieved)
+        result = take_after_relief(context, native, bytes, ret_block);
+    if (result == CUDA_SUCCESS && planned)
+        ag_trace_step(AG_STAT_LADDER_NATIVE, context->device->ordinal, bytes);
+    return result;
+}
+
+static CUresult spill(struct ag_context *context, size_t bytes, struct ag_block **ret_block)
+{
+    size_t size = ag_cache_block_size(bytes < AG_WORTH_ADVICE ? AG_WORTH_ADVICE : bytes);
+    CUresult result;
+
+    if (!context->device->has_managed)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    /* In a capture the driver decides whether any allocation is legal. */
+    result = ag_capture_is_open() ? take_from_driver(context, ag_decide_spilled(), size, ret_block)
+                                  : take(context, ag_decide_spilled(), size, ret_block);
+    if (result == CUDA_SUCCESS)
+        ag_trace_step(AG_STAT_LADDER_SPILL, context->device->ordinal, bytes);
+    else if (result != AG_LADDER_NO_LEDGER && !ag_capture_is_open() && !ag_error_is_sticky(result))
+        result = CUDA_ERROR_OUT_OF_MEMORY; /* whatever managed memory failed for */
+    return result;
+}
+
+/* Over the limit: the driver's answer to an allocation of any size, then ours. */
+static CUresult refuse(struct ag_context *context)
+{
+    CUdeviceptr probe;
+    CUresult result = ag_context_sticky_error_here(context);
+
+    if (result == CUDA_SUCCESS && ag_capture_is_open()) {
+        result = ag_cu.cuMemAlloc_v2(&probe, 1);
+        if (result == CUDA_SUCCESS)
+            (void)ag_cu.cuMemFree_v2(probe);
+    }
+    return result == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : result;
+}
+
+static bool is_over_limit(struct ag_device *device, struct ag_mem_desc desc, size_t bytes)
+{
+    if (!ag_mem_desc_is_on_device(desc) || bytes <= ag_budget_left(device))
+        return false;
+    return !ag_pressure_wait_for_others(device) || bytes > ag_budget_left(device);
+}
+
+/* The ladder. */
+static CUresult allocate(struct ag_context *context, struct ag_mem_desc desc, size_t bytes,
+                         struct ag_block **ret_block)
+{
+    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+
+    if (is_over_limit(context->device, desc, bytes))
+        ag_trace_step(AG_STAT_BUDGET_HIT, context->device->ordinal, bytes);
+    else
+        result = take_on_device(context, desc, bytes, ret_block);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && ag_spill_wanted())
+        result = spill(context, bytes, ret_block);
+    else if (result == CUDA_ERROR_OUT_OF_MEMORY && ag_budget_is_limited())
+        result = refuse(context);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY)
+        ag_trace_step(AG_STAT_LADDER_ERROR, context->device->ordinal, bytes);
+    return result;
+}
+
+/* The same when a green context is current: its memory is the primary's. */
+static CUresult allocate_from_inside(struct ag_context *context, struct ag_mem_desc desc,
+                                     size_t bytes, struct ag_block **ret_block)
+{
+    bool pushed;
+    CUresult result = ag_context_make_current(context, &pushed);
+
+    if (result == CUDA_SUCCESS)
+        result = allocate(context, desc, bytes, ret_block);
+    ag_context_restore(pushed);
+    return result;
+}
+
+/* A block that nobody has got goes back to the driver. */
+static void give_up_unseen(struct ag_block *block)
+{
+    CUstreamCaptureMode mode = ag_capture_relax();
+    CUdeviceptr address = block->address;
+
+    ag_budget_forget(block);
+    (void)ag_cu.cuMemFree_v2(address);
+    ag_capture_restore(mode);
+}
+
+/* While a graph of the control API is captured: memory that was freed before, or the driver's,
+ * which gives it in a capture to a thread that asks for that. */
+static CUresult allocate_private(struct ag_context *context, size_t bytes,
+                                 struct ag_block **ret_block)
+{
+    const struct ag_mem_desc native = {.source = AG_SOURCE_NATIVE};
+    CUstreamCaptureMode mode;
+    CUresult result = CUDA_SUCCESS;
+
+    *ret_block = ag_private_take(context, bytes);
+    if (!*ret_block) {
+        mode = ag_capture_relax();
+        result = take_from_driver(context, native, bytes, ret_block);
+        ag_capture_restore(mode);
+    }
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (!ag_private_mark(*ret_block)) {
+        give_up_unseen(*ret_block);
+        return AG_LADDER_NO_LEDGER;
+    }
+    ag_stats_add(AG_STAT_API_PRIVATE, 1);
+    return result;
+}
+
+/* What the rule that fails the call makes of it. In a capture the driver decides whether any
+ * allocation is legal. */
+static CUresult fail(struct ag_context *context)
+{
+    CUresult result = refuse(context);
+
+    return result == CUDA_ERROR_OUT_OF_MEMORY ? ag_inject_error(context) : result;
+}
+
+CUresult ag_ladder_climb(struct ag_context *context, const struct ag_plan *plan,
+                         struct ag_block **ret_block)
+{
+    size_t bytes = plan->room;
+
+    if (__builtin_expect(plan->choice.fails, 0))
+        return fail(context);
+    if (__builtin_expect(ag_private_of_thread != 0, 0))
+        return allocate_private(context, bytes, ret_block);
+    return ag_context_is_inside() ? allocate_from_inside(context, plan->desc, bytes, ret_block)
+                                  : allocate(context, plan->desc, bytes, ret_block);
+}

@@ -1,0 +1,84 @@
+/* The ledger and the budget forget a block before the driver frees it: see native.h. */
+#include "policy/alloc/native.h"
+
+#include "interpose/core/driver/driver.h"
+#include "interpose/core/report/timing.h"
+#include "policy/alloc/alloc.h"
+#include "policy/alloc/hand_over.h"
+#include "policy/alloc/notes.h"
+#include "policy/budget.h"
+#include "policy/contexts/context.h"
+#include "policy/contexts/enter.h"
+#include "policy/guard/guard.h"
+#include "policy/guard/paged.h"
+#include "policy/order/capture.h"
+#include "policy/order/host_wait.h"
+#include "policy/pressure.h"
+
+CUresult ag_native_free_single(const struct ag_block *copy)
+{
+    return copy->desc.source == AG_SOURCE_PAGED ? ag_paged_free(copy->address)
+                                                : ag_cu.cuMemFree_v2(copy->address);
+}
+
+void ag_native_refused(const struct ag_block *copy, uint64_t export_number, bool guarded,
+                       const void *caller)
+{
+    struct ag_block *block = ag_ledger_enter(copy->address, copy->size, copy->context, copy->desc);
+
+    if (!block)
+        return;
+    if (export_number && ag_ledger_rare(block))
+        atomic_store(&ag_ledger_rare(block)->export_number, export_number);
+    atomic_store(&block->sync_memops, copy->sync_memops);
+    if (guarded)
+        ag_guard_resume(block, copy->requested, caller);
+    ag_hand_over(block, copy->requested);
+}
+
+CUresult ag_native_free(struct ag_block *block, bool guarded, const void *caller)
+{
+    struct ag_block copy = *block;
+    uint64_t export_number = ag_block_export_number(block);
+    CUresult result;
+
+    ag_timing_is_slow();
+    /* It waits for its own context. What another context's free has left pending, natively done by
+     * now, may use the memory, too. */
+    if (ag_context_count() > 1 && ag_host_wait_pending())
+        ag_host_wait_complete(AG_STAT_WAITED_DESTROY);
+    ag_ledger_remove(block);
+    result = ag_native_free_single(&copy);
+    if (result == CUDA_SUCCESS) {
+        ag_budget_give(copy.context->device, copy.size);
+        ag_budget_note_returned(copy.context->device, copy.desc, copy.size);
+        ag_note_larger_freed(&copy);
+        if (ag_pressure_is_tight(copy.context->device))
+            ag_pressure_returned(copy.context->device, copy.size);
+        return result;
+    }
+    ag_native_refused(&copy, export_number, guarded, caller);
+    return result;
+}
+
+void ag_alloc_pool_ended(struct ag_block *blocks)
+{
+    CUstreamCaptureMode mode;
+    bool pushed;
+
+    if (!blocks)
+        return;
+    mode = ag_capture_relax();
+    while (blocks) {
+        struct ag_block copy = *blocks;
+
+        ag_ledger_remove(blocks);
+        blocks = copy.next;
+        if (ag_context_make_current(copy.context, &pushed) == CUDA_SUCCESS)
+            (void)ag_cu.cuMemFree_v2(copy.address);
+        ag_context_restore(pushed);
+        ag_budget_give(copy.context->device, copy.size);
+        ag_budget_note_returned(copy.context->device, copy.desc, copy.size);
+    }
+    ag_capture_restore(mode);
+}
