@@ -101,29 +101,9 @@ uint64_t ag_budget_left_now(struct ag_device *device)
 #define SHARE        10u /* of the peak: what is kept, and what blocks are too large */
 #define DEVICE_SHARE 64u /* of the device: what blocks are too large, for it cannot be given back */
 
-/* Pieces are not counted: a slab goes back only when all of it is free. */
-static uint64_t cached_in(struct ag_context *context)
-{
-    uint64_t bytes = ag_cache_device_bytes(&context->cache);
-    uint64_t pieces = ag_cache_piece_bytes(&context->cache);
-
-    return bytes > pieces ? bytes - pieces : 0;
-}
-
 static uint64_t value_of(const _Atomic uint64_t *bytes)
 {
     return atomic_load_explicit(bytes, memory_order_relaxed);
-}
-
-/* Would the block of its bin that was given back last have served a request of `size` bytes? */
-static void note_asked(struct ag_bound *bound, size_t size)
-{
-    _Atomic uint64_t *given_back = &bound->given_back[ag_cache_bin(size)];
-
-    if (value_of(given_back) < size)
-        return;
-    atomic_store_explicit(given_back, 0, memory_order_relaxed);
-    atomic_fetch_add_explicit(&bound->asked_again, size, memory_order_relaxed);
 }
 
 /* What may come in addition. */
@@ -135,20 +115,30 @@ static uint64_t extra(const struct ag_bound *bound)
     return more < peak ? more : peak;
 }
 
-uint64_t ag_budget_excess(struct ag_context *context, size_t size)
+uint64_t ag_budget_excess(struct ag_context *context, size_t size, bool *ret_asks_again)
 {
     struct ag_device *device = context->device;
     struct ag_bound *bound = &device->bound;
-    uint64_t taken = value_of(&device->taken) + size, cached = cached_in(context);
-    uint64_t idle = cached + value_of(&context->too_large), peak, allowed, excess;
+    _Atomic uint64_t *given_back = &bound->given_back[ag_cache_bin(size)];
+    uint64_t pieces, cached = ag_cache_block_bytes(&context->cache, &pieces);
+    uint64_t taken = value_of(&device->taken) + size;
+    uint64_t idle = cached + value_of(&context->too_large), peak, more, allowed, excess;
 
-    if (ag_budget_keeps_all(device))
+    if (atomic_load_explicit(&bound->off, memory_order_relaxed)) {
+        *ret_asks_again = extra(bound) != 0;
         return 0;
-    note_asked(bound, size);
+    }
+    /* The block of that bin which was given back last would have served. */
+    if (value_of(given_back) >= size) {
+        atomic_store_explicit(given_back, 0, memory_order_relaxed);
+        atomic_fetch_add_explicit(&bound->asked_again, size, memory_order_relaxed);
+    }
     /* What another context's cache has counts as in use, so that is never too little. */
     ag_raise_to(&bound->peak, taken > idle ? taken - idle : 0);
     peak = value_of(&bound->peak);
-    allowed = peak + peak / SHARE + extra(bound);
+    more = extra(bound);
+    *ret_asks_again = more != 0;
+    allowed = peak + peak / SHARE + more;
     excess = taken > allowed ? taken - allowed : 0;
     return excess < cached ? excess : cached;
 }
@@ -171,11 +161,6 @@ void ag_budget_keep_all(struct ag_device *device)
 bool ag_budget_keeps_all(const struct ag_device *device)
 {
     return atomic_load_explicit(&device->bound.off, memory_order_relaxed);
-}
-
-bool ag_budget_asks_again(const struct ag_device *device)
-{
-    return extra(&device->bound) != 0;
 }
 
 size_t ag_budget_largest(struct ag_context *context, size_t size)

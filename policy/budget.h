@@ -89,11 +89,10 @@ struct ag_bound {
 };
 
 /* The cache has no block of `size` bytes, of plain device memory: by how much would one of the
- * driver be beyond the bound, of what the context's cache could give? */
-uint64_t ag_budget_excess(struct ag_context *context, size_t size);
-/* Does the program ask for what was given back, so often that a larger block is better than one of
- * the driver's, whatever the bound? */
-bool ag_budget_asks_again(const struct ag_device *device);
+ * driver be beyond the bound, of what the context's cache could give? *ret_asks_again: the program
+ * asks for what was given back, so often that a larger block is better than one of the driver's,
+ * whatever the bound. */
+uint64_t ag_budget_excess(struct ag_context *context, size_t size, bool *ret_asks_again);
 /* How large a block may be that serves a request of `size` bytes, from ag_cache_block_size(). */
 size_t ag_budget_largest(struct ag_context *context, size_t size);
 /* Such a block is about to be the program's, for a request of `size` bytes. */

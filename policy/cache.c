@@ -55,16 +55,13 @@ static struct ag_cache_shard *use_shard(struct ag_cache *cache, unsigned slot)
     return &cache->shards[slot];
 }
 
-/* Of the calling thread: false if it never held anything. */
-static inline bool has_shard(const struct ag_cache *cache)
-{
-    /* Without a slot so far, 0 - 1 is more than any. */
-    return ag_slot_of_thread - 1 < atomic_load_explicit(&cache->n_used, memory_order_relaxed);
-}
-
+/* That of the calling thread; NULL if it never held anything. */
 static inline struct ag_cache_shard *used_shard(struct ag_cache *cache)
 {
-    return &cache->shards[ag_slot_of_thread - 1];
+    unsigned slot = ag_slot_of_thread - 1; /* of a thread without a slot so far, more than any */
+
+    return slot < atomic_load_explicit(&cache->n_used, memory_order_relaxed) ? &cache->shards[slot]
+                                                                             : NULL;
 }
 
 void ag_cache_prepare(struct ag_cache *cache)
@@ -72,7 +69,7 @@ void ag_cache_prepare(struct ag_cache *cache)
     ag_pages_ready(use_shard(cache, ag_slot()), sizeof(struct ag_cache_shard));
 }
 
-static uint64_t value_of(_Atomic uint64_t *bytes)
+static uint64_t value_of(const _Atomic uint64_t *bytes)
 {
     return atomic_load_explicit(bytes, memory_order_relaxed);
 }
@@ -106,13 +103,19 @@ uint64_t ag_cache_device_bytes(struct ag_cache *cache)
     return sum;
 }
 
-uint64_t ag_cache_piece_bytes(struct ag_cache *cache)
+uint64_t ag_cache_block_bytes(struct ag_cache *cache, uint64_t *ret_pieces)
 {
-    uint64_t sum = 0;
+    uint64_t bytes = 0, pieces = 0;
 
-    for (unsigned i = 0; i < n_used(cache); i++)
-        sum += value_of(&cache->shards[i].piece_bytes);
-    return sum;
+    for (unsigned i = 0; i < n_used(cache); i++) {
+        const struct ag_cache_shard *shard = &cache->shards[i];
+        uint64_t all = value_of(&shard->bytes), on_host = value_of(&shard->host_bytes);
+
+        bytes += all > on_host ? all - on_host : 0;
+        pieces += value_of(&shard->piece_bytes);
+    }
+    *ret_pieces = pieces;
+    return bytes > pieces ? bytes - pieces : 0;
 }
 
 /* Whoever asks what would be free if the cache were empty needs the slabs whose pieces are all in
@@ -146,11 +149,6 @@ static inline void account(struct ag_cache_shard *shard, const struct ag_block *
         change(&shard->page_ends, in ? end : -end);
 }
 
-static inline void account_out(struct ag_cache_shard *shard, const struct ag_block *block)
-{
-    account(shard, block, false);
-}
-
 static inline void put_in(struct ag_cache_shard *shard, struct ag_block *block)
 {
     struct ag_block **bin = &shard->bins[ag_cache_bin(block->size)];
@@ -172,7 +170,7 @@ static inline struct ag_block *take_uncounted(struct ag_cache_shard *shard, stru
 
     *link = block->next;
     block->next = NULL;
-    account_out(shard, block);
+    account(shard, block, false);
     return block;
 }
 
@@ -269,13 +267,10 @@ struct ag_block *ag_cache_take_smallest(struct ag_cache *cache, size_t size, siz
  * counted it tells the slab. So mostly this calls nothing. */
 struct ag_block *ag_cache_take_last(struct ag_cache *cache, size_t size)
 {
+    struct ag_cache_shard *shard = used_shard(cache);
     struct ag_block **bin, *block;
-    struct ag_cache_shard *shard;
 
-    if (!has_shard(cache))
-        return NULL;
-    shard = used_shard(cache);
-    if (value_of(&shard->bytes) < size || !ag_spin_try(&shard->lock))
+    if (!shard || value_of(&shard->bytes) < size || !ag_spin_try(&shard->lock))
         return NULL;
     bin = &shard->bins[ag_cache_bin(size)];
     block = *bin;
@@ -364,7 +359,7 @@ struct ag_block *ag_cache_evict(struct ag_cache *cache, uint64_t bytes)
 
 uint64_t ag_cache_room(struct ag_cache *cache, uint64_t *ret_small)
 {
-    uint64_t bytes = ag_cache_device_bytes(cache), pieces = ag_cache_piece_bytes(cache);
+    uint64_t pieces, bytes = ag_cache_block_bytes(cache, &pieces);
     uint64_t small = 0, ends = 0;
 
     for (unsigned i = 0; i < n_used(cache); i++) {
@@ -372,7 +367,6 @@ uint64_t ag_cache_room(struct ag_cache *cache, uint64_t *ret_small)
         ends += value_of(&cache->shards[i].page_ends);
     }
     *ret_small = small;
-    bytes = bytes > pieces ? bytes - pieces : 0;
     return (bytes > small ? bytes - small : 0) + ends;
 }
 
@@ -596,13 +590,11 @@ __attribute__((noinline)) static struct ag_block *keep_slowly(struct ag_cache *c
  * registers to put aside. */
 struct ag_block *ag_cache_keep(struct ag_cache *cache, struct ag_block *block, uint64_t limit)
 {
-    struct ag_cache_shard *shard;
+    struct ag_cache_shard *shard = used_shard(cache);
 
-    if (has_shard(cache) && block->size <= limit) {
-        shard = used_shard(cache);
-        if (ag_spin_try(&shard->lock) && keep_unasked(cache, shard, block, limit))
-            return NULL;
-    }
+    if (shard && block->size <= limit && ag_spin_try(&shard->lock) &&
+        keep_unasked(cache, shard, block, limit))
+        return NULL;
     return keep_slowly(cache, block, limit);
 }
 

@@ -51,19 +51,14 @@ struct ag_cache {
 
 #define AG_CACHE_SMALLEST 512u
 
-/* Blocks are a whole number of steps large: an eighth of the power of two below, from the smallest
- * size on and up to 2 MiB. The step less one, of a block whose last byte is there. */
-static inline size_t ag_cache_step_mask(size_t last)
-{
-    unsigned power = ag_log2(last | 8 * AG_CACHE_SMALLEST) - 3;
-
-    return ((size_t)1 << (power < 21 ? power : 21)) - 1;
-}
-
-/* The size a block for a request of `bytes` has: at most one eighth, and 2 MiB, more. */
+/* The size a block for a request of `bytes` has: at most one eighth, and 2 MiB, more. Blocks are a
+ * whole number of steps large: an eighth of the power of two below, from the smallest size on and up
+ * to 2 MiB. */
 static inline size_t ag_cache_block_size(size_t bytes)
 {
-    size_t last = bytes ? bytes - 1 : 0, end = last | ag_cache_step_mask(last);
+    size_t last = bytes ? bytes - 1 : 0;
+    unsigned power = ag_log2(last | 8 * AG_CACHE_SMALLEST) - 3;
+    size_t end = last | (((size_t)1 << (power < 21 ? power : 21)) - 1);
 
     return end == SIZE_MAX ? bytes : end + 1;
 }
@@ -71,7 +66,9 @@ static inline size_t ag_cache_block_size(size_t bytes)
 /* Does a block of `size` bytes, which there is, have such a size? */
 static inline bool ag_cache_is_block_size(size_t size)
 {
-    return !(~(size - 1) & ag_cache_step_mask(size - 1));
+    unsigned power = ag_log2((size - 1) | 8 * AG_CACHE_SMALLEST) - 3;
+
+    return !(size & (((size_t)1 << (power < 21 ? power : 21)) - 1));
 }
 
 /* The bin of a size, below AG_CACHE_BINS. Sizes in one bin differ by at most an eighth. */
@@ -113,8 +110,9 @@ void ag_cache_keep_all(struct ag_cache *cache, struct ag_block *blocks);
 /* Takes out blocks that take room on the device until they have at least `bytes` together: one of
  * the smallest that are enough alone, where there is one. Linked by ->next. */
 struct ag_block *ag_cache_evict(struct ag_cache *cache, uint64_t bytes);
-/* Of these, bytes of pieces of slabs. */
-uint64_t ag_cache_piece_bytes(struct ag_cache *cache);
+/* Bytes in all shards that take room on the device, but for pieces of slabs (*ret_pieces bytes): a
+ * slab goes back only when all of it is free. */
+uint64_t ag_cache_block_bytes(struct ag_cache *cache, uint64_t *ret_pieces);
 /* Tells slabs of their pieces that came in here since the last time (ag_slabs_whole_bytes()). */
 void ag_cache_count_pieces(struct ag_cache *cache);
 /* Takes out the pieces of that slab; linked by ->next. */

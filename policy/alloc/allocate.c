@@ -109,7 +109,12 @@ __attribute__((noinline)) static CUresult alloc_planned(CUdeviceptr *ret_address
     CUresult result;
 
     ag_plan_make(&plan, context, bytes, caller);
-    result = ag_ladder_climb(context, &plan, &block);
+    if (__builtin_expect(plan.choice.fails, 0))
+        result = ag_ladder_by_rule(context);
+    else if (__builtin_expect(ag_private_of_thread != 0, 0))
+        result = ag_ladder_for_capture(context, plan.room, &block);
+    else
+        result = ag_ladder_climb(context, plan.desc, plan.room, &block);
     if (result == AG_LADDER_NO_LEDGER)
         return allocate_unseen(ret_address, bytes, context);
     if (result != CUDA_SUCCESS || !block) { /* the same */

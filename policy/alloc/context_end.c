@@ -22,7 +22,7 @@
 #include "policy/slab.h"
 
 /* Memory of pools, and pages, are not of a context: they stay unless they are freed. */
-static void give_up(struct ag_block *block)
+static void give_up_block(struct ag_block *block)
 {
     struct ag_block copy = *block;
     bool orphan = ag_ipc_orphan(block) || ag_ipc_is_orphan(copy.address);
@@ -88,7 +88,7 @@ static struct ag_block *without_pieces(struct ag_block *blocks)
 }
 
 /* All of the context. */
-static void wait_for_work(struct ag_context *context, bool current)
+static void wait_for_all_work(struct ag_context *context, bool current)
 {
     if (current || ag_capture_is_open())
         (void)ag_fence_wait_context(context);
@@ -107,7 +107,7 @@ void ag_alloc_context_dying(struct ag_context *context)
     /* Other contexts' work that natively was done when this one ends may use its memory. */
     if (ag_host_wait_pending())
         ag_host_wait_complete(AG_STAT_WAITED_DESTROY);
-    wait_for_work(context, current);
+    wait_for_all_work(context, current);
     ag_context_ending(context); /* another thread may be giving back what the cache had */
     (void)ag_cache_empty(&context->cache);
     ag_freed_forget_aside(context);
@@ -125,7 +125,7 @@ void ag_alloc_context_dying(struct ag_context *context)
         ag_spill_remove(block->address);
         (void)ag_residency_remove(block->address);
         if (outlives_its_context(block))
-            give_up(block);
+            give_up_block(block);
         else
             ag_budget_forget(block); /* goes with the context */
     }

@@ -62,7 +62,8 @@ static void release_for_good(struct ag_context *context, struct ag_block *out)
 }
 
 /* What the cache had no room for goes back. */
-__attribute__((noinline)) static void release(struct ag_context *context, struct ag_block *out)
+__attribute__((noinline)) static void give_back_evicted(struct ag_context *context,
+                                                        struct ag_block *out)
 {
     struct ag_device *device = context->device;
     bool waits = ag_host_wait_pending() && ag_backend_waits_for(out);
@@ -117,7 +118,7 @@ static inline void keep_or_release(struct ag_block *block)
     }
     if (keeps)
         count_over_limit(context->device, out);
-    release(context, out);
+    give_back_evicted(context, out);
 }
 
 void ag_alloc_capture_closed(void)

@@ -5,6 +5,7 @@
 #include "interpose/core/report/stats.h"
 #include "interpose/core/report/timing.h"
 #include "interpose/core/report/trace/trace.h"
+#include "policy/alloc/plan.h"
 #include "policy/alloc/room.h"
 #include "policy/backends/backend.h"
 #include "policy/backends/private_pool.h"
@@ -19,9 +20,12 @@
 #include "policy/pressure.h"
 #include "policy/slab.h"
 
-/* A block of that descriptor, in the ledger and KEPT; else the driver's error, or AG_LADDER_NO_LEDGER. */
-static CUresult take_from_driver(struct ag_context *context, struct ag_mem_desc desc, size_t bytes,
-                                 struct ag_block **ret_block)
+/* The rungs below give a block of that descriptor, in the ledger and KEPT; else the driver's error,
+ * or AG_LADDER_NO_LEDGER. */
+
+/* The driver is asked, within the budget. */
+static CUresult from_driver(struct ag_context *context, struct ag_mem_desc desc, size_t bytes,
+                            struct ag_block **ret_block)
 {
     struct ag_device *device = context->device;
     bool budgeted = ag_mem_desc_is_on_device(desc);
@@ -47,22 +51,16 @@ static CUresult take_from_driver(struct ag_context *context, struct ag_mem_desc 
     return AG_LADDER_NO_LEDGER;
 }
 
-/* Does plain device memory of that descriptor stay with us when the program frees it? */
-static bool is_kept(const struct ag_device *device, struct ag_mem_desc desc)
-{
-    return desc.source == AG_SOURCE_POOL ||
-           (desc.source == AG_SOURCE_CACHED && ag_churn_is_on(&device->churn));
-}
-
 /* The cache has no block of `size`. NULL: the driver is to be asked, and what the cache has is no
  * more than it may have then. */
-static struct ag_block *take_within_bound(struct ag_context *context, struct ag_mem_desc desc,
+static struct ag_block *larger_from_cache(struct ag_context *context, struct ag_mem_desc desc,
                                           size_t size)
 {
-    uint64_t excess = ag_budget_excess(context, size);
     struct ag_block *block = NULL;
+    bool asks_again;
+    uint64_t excess = ag_budget_excess(context, size, &asks_again);
 
-    if ((!excess && !ag_budget_asks_again(context->device)) || ag_capture_is_open())
+    if ((!excess && !asks_again) || ag_capture_is_open())
         return NULL;
     if (!ag_churn_is_shared() && !ag_guard_is_on()) /* whom its size matters to */
         block =
@@ -76,16 +74,6 @@ static struct ag_block *take_within_bound(struct ag_context *context, struct ag_
     return NULL;
 }
 
-static CUresult take_with_room_left(struct ag_context *context, struct ag_mem_desc desc,
-                                    size_t bytes, struct ag_block **ret_block)
-{
-    CUresult result = take_from_driver(context, desc, bytes, ret_block);
-
-    if (result == CUDA_SUCCESS && ag_mem_desc_is_on_device(desc))
-        ag_room_leave(context, bytes);
-    return result;
-}
-
 /* A fresh slab and its first piece. */
 static CUresult begin_slab(struct ag_context *context, struct ag_mem_desc desc, size_t size,
                            struct ag_slab_piece *piece)
@@ -97,7 +85,9 @@ static CUresult begin_slab(struct ag_context *context, struct ag_mem_desc desc, 
     if (asks) {
         if (desc.source == AG_SOURCE_CACHED)
             ag_churn_missed(&context->device->churn, AG_SLAB_BYTES);
-        result = take_with_room_left(context, desc, AG_SLAB_BYTES, &whole);
+        result = from_driver(context, desc, AG_SLAB_BYTES, &whole);
+        if (result == CUDA_SUCCESS && ag_mem_desc_is_on_device(desc))
+            ag_room_leave(context, AG_SLAB_BYTES);
     }
     if (result != CUDA_SUCCESS) {
         ag_slab_failed(piece);
@@ -113,8 +103,8 @@ static CUresult begin_slab(struct ag_context *context, struct ag_mem_desc desc, 
 
 /* A piece of a slab. The driver is asked whether the context still works, as below, and for a slab
  * when none has room. CUDA_ERROR_OUT_OF_MEMORY also when another thread is getting one. */
-static CUresult cut(struct ag_context *context, struct ag_mem_desc desc, size_t size,
-                    struct ag_block **ret_block)
+static CUresult from_slab(struct ag_context *context, struct ag_mem_desc desc, size_t size,
+                          struct ag_block **ret_block)
 {
     struct ag_slab_piece piece;
     CUresult result = ag_context_sticky_error_here(context);
@@ -144,7 +134,7 @@ static CUresult cut(struct ag_context *context, struct ag_mem_desc desc, size_t 
 
 /* The cache's block is the program's, unless the context no longer works: after an error of the
  * device no allocation succeeds natively. The driver is asked nothing else. */
-static CUresult take_cached(struct ag_context *context, struct ag_block *block)
+static CUresult from_cache(struct ag_context *context, struct ag_block *block)
 {
     CUresult result;
 
@@ -155,78 +145,83 @@ static CUresult take_cached(struct ag_context *context, struct ag_block *block)
     return result;
 }
 
-/* What the cache does not have. Where there is no room for a slab, or it is not there yet, there
- * may be some for the block alone. */
-static CUresult take_fresh(struct ag_context *context, struct ag_mem_desc desc, size_t size,
-                           struct ag_block **ret_block)
+/* A block of `size` bytes (from ag_cache_block_size, or just
+ * as many as are asked for) of whoever has one first: the cache, a slab, the cache
+ * again if a larger one will do, the driver. Where there is no room for a slab, or it is not there
+ * yet, there may be some for the block alone. */
+static CUresult from_anywhere(struct ag_context *context, struct ag_mem_desc desc, size_t size,
+                              struct ag_block **ret_block)
 {
+    struct ag_churn *churn = &context->device->churn;
+    bool cached = desc.source == AG_SOURCE_CACHED;
     size_t piece = ag_cache_block_size(size);
     CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
 
+    *ret_block = ag_cache_take(&context->cache, size, desc);
+    if (*ret_block)
+        return from_cache(context, *ret_block);
     if (ag_plan_cuts(context->device, desc, piece))
-        result = cut(context, desc, piece, ret_block);
+        result = from_slab(context, desc, piece, ret_block);
     if (result != CUDA_ERROR_OUT_OF_MEMORY)
         return result;
-    if (is_kept(context->device, desc)) {
-        *ret_block = take_within_bound(context, desc, size);
-        if (*ret_block)
-            return take_cached(context, *ret_block);
-    }
+    /* Does it stay with us when the program frees it? */
+    if (desc.source == AG_SOURCE_POOL || (cached && ag_churn_is_on(churn)))
+        *ret_block = larger_from_cache(context, desc, size);
+    if (*ret_block)
+        return from_cache(context, *ret_block);
     ag_stats_add(AG_STAT_CACHE_MISS, 1);
-    if (desc.source == AG_SOURCE_CACHED) {
-        ag_churn_missed(&context->device->churn, size);
-        if (piece <= ag_slab_largest())
-            ag_churn_small(&context->device->churn);
-    }
-    return take_with_room_left(context, desc, size, ret_block);
-}
-
-/* The same, of `size` bytes (from size_of_block), from the cache if it has one. */
-static CUresult take(struct ag_context *context, struct ag_mem_desc desc, size_t size,
-                     struct ag_block **ret_block)
-{
-    *ret_block = ag_cache_take(&context->cache, size, desc);
-    return *ret_block ? take_cached(context, *ret_block)
-                      : take_fresh(context, desc, size, ret_block);
+    if (cached)
+        ag_churn_missed(churn, size);
+    if (cached && piece <= ag_slab_largest())
+        ag_churn_small(churn);
+    result = from_driver(context, desc, size, ret_block);
+    if (result == CUDA_SUCCESS && ag_mem_desc_is_on_device(desc))
+        ag_room_leave(context, size);
+    return result;
 }
 
 /* What we hold goes back; then `bytes` and no more. */
-static CUresult take_after_relief(struct ag_context *context, struct ag_mem_desc desc, size_t bytes,
-                                  struct ag_block **ret_block)
+static CUresult after_relief(struct ag_context *context, struct ag_mem_desc desc, size_t bytes,
+                             struct ag_block **ret_block)
 {
     CUresult result;
 
     ag_pressure_relieve(context->device);
-    result = take_from_driver(context, desc, bytes, ret_block);
+    result = from_driver(context, desc, bytes, ret_block);
     if (result == CUDA_SUCCESS)
         ag_trace_step(AG_STAT_LADDER_RETRY, context->device->ordinal, bytes);
     return result;
 }
 
-/* How large a block for `bytes` is: native memory that would not be kept no larger than that, as
- * others may see its size. */
-static size_t size_of_block(const struct ag_context *context, struct ag_mem_desc desc, size_t bytes)
-{
-    if (desc.source == AG_SOURCE_PAGED)
-        return bytes;
-    if (desc.source == AG_SOURCE_CACHED && !ag_churn_is_on(&context->device->churn))
-        return bytes;
-    return ag_cache_block_size(bytes);
-}
-
-/* The first rung that holds: as planned; after what we hold went back; natively and of no more than
- * was asked for, since the driver's own allocation has the last word on errors. */
-static CUresult take_on_device(struct ag_context *context, struct ag_mem_desc desc, size_t bytes,
-                               struct ag_block **ret_block)
+/* As the driver would: of no more than was asked for, since its own allocation has the last word on
+ * errors. `relieved`: what we hold went back before. */
+static CUresult natively(struct ag_context *context, size_t bytes, bool relieved,
+                         struct ag_block **ret_block)
 {
     const struct ag_mem_desc native = {.source = AG_SOURCE_NATIVE};
+    CUresult result = from_driver(context, native, bytes, ret_block);
+
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && !relieved)
+        result = after_relief(context, native, bytes, ret_block);
+    return result;
+}
+
+/* The first rung that holds: as planned; after what we hold went back; natively. */
+static CUresult climb_on_device(struct ag_context *context, struct ag_mem_desc desc, size_t bytes,
+                                struct ag_block **ret_block)
+{
     bool relieved = false, planned = desc.source != AG_SOURCE_NATIVE;
+    /* Others may see the size of native memory that would not be kept. */
+    bool exact = desc.source == AG_SOURCE_PAGED ||
+                 (desc.source == AG_SOURCE_CACHED && !ag_churn_is_on(&context->device->churn));
     CUresult result;
 
     if (planned && (ag_mem_desc_is_managed(desc) || bytes <= context->device->total_bytes)) {
-        result = take(context, desc, size_of_block(context, desc, bytes), ret_block);
+        size_t size = exact ? bytes : ag_cache_block_size(bytes);
+
+        result = from_anywhere(context, desc, size, ret_block);
         if (result == CUDA_ERROR_OUT_OF_MEMORY) {
-            result = take_after_relief(context, desc, bytes, ret_block);
+            result = after_relief(context, desc, bytes, ret_block);
             relieved = result == CUDA_ERROR_OUT_OF_MEMORY; /* else it failed otherwise */
         }
         if (result == CUDA_SUCCESS || result == AG_LADDER_NO_LEDGER)
@@ -234,15 +229,13 @@ static CUresult take_on_device(struct ag_context *context, struct ag_mem_desc de
         if (desc.source != AG_SOURCE_CACHED && desc.source != AG_SOURCE_PAGED)
             ag_stats_add(AG_STAT_FALLBACK_EXHAUSTED, 1);
     }
-    result = take_from_driver(context, native, bytes, ret_block);
-    if (result == CUDA_ERROR_OUT_OF_MEMORY && !relieved)
-        result = take_after_relief(context, native, bytes, ret_block);
+    result = natively(context, bytes, relieved, ret_block);
     if (result == CUDA_SUCCESS && planned)
         ag_trace_step(AG_STAT_LADDER_NATIVE, context->device->ordinal, bytes);
     return result;
 }
 
-static CUresult spill(struct ag_context *context, size_t bytes, struct ag_block **ret_block)
+static CUresult on_host(struct ag_context *context, size_t bytes, struct ag_block **ret_block)
 {
     size_t size = ag_cache_block_size(bytes < AG_WORTH_ADVICE ? AG_WORTH_ADVICE : bytes);
     CUresult result;
@@ -250,8 +243,8 @@ static CUresult spill(struct ag_context *context, size_t bytes, struct ag_block 
     if (!context->device->has_managed)
         return CUDA_ERROR_OUT_OF_MEMORY;
     /* In a capture the driver decides whether any allocation is legal. */
-    result = ag_capture_is_open() ? take_from_driver(context, ag_decide_spilled(), size, ret_block)
-                                  : take(context, ag_decide_spilled(), size, ret_block);
+    result = ag_capture_is_open() ? from_driver(context, ag_decide_spilled(), size, ret_block)
+                                  : from_anywhere(context, ag_decide_spilled(), size, ret_block);
     if (result == CUDA_SUCCESS)
         ag_trace_step(AG_STAT_LADDER_SPILL, context->device->ordinal, bytes);
     else if (result != AG_LADDER_NO_LEDGER && !ag_capture_is_open() && !ag_error_is_sticky(result))
@@ -273,42 +266,35 @@ static CUresult refuse(struct ag_context *context)
     return result == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : result;
 }
 
-static bool is_over_limit(struct ag_device *device, struct ag_mem_desc desc, size_t bytes)
+static bool is_beyond_limit(struct ag_device *device, struct ag_mem_desc desc, size_t bytes)
 {
     if (!ag_mem_desc_is_on_device(desc) || bytes <= ag_budget_left(device))
         return false;
     return !ag_pressure_wait_for_others(device) || bytes > ag_budget_left(device);
 }
 
-/* The ladder. */
-static CUresult allocate(struct ag_context *context, struct ag_mem_desc desc, size_t bytes,
+CUresult ag_ladder_climb(struct ag_context *context, struct ag_mem_desc desc, size_t bytes,
                          struct ag_block **ret_block)
 {
-    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+    bool inside = ag_context_inside, pushed; /* a green context, whose memory is the primary's */
+    CUresult result = inside ? ag_context_make_current(context, &pushed) : CUDA_SUCCESS;
 
-    if (is_over_limit(context->device, desc, bytes))
+    if (result != CUDA_SUCCESS)
+        goto out;
+    result = CUDA_ERROR_OUT_OF_MEMORY;
+    if (context->device->limit != UINT64_MAX && is_beyond_limit(context->device, desc, bytes))
         ag_trace_step(AG_STAT_BUDGET_HIT, context->device->ordinal, bytes);
     else
-        result = take_on_device(context, desc, bytes, ret_block);
+        result = climb_on_device(context, desc, bytes, ret_block);
     if (result == CUDA_ERROR_OUT_OF_MEMORY && ag_spill_wanted())
-        result = spill(context, bytes, ret_block);
+        result = on_host(context, bytes, ret_block);
     else if (result == CUDA_ERROR_OUT_OF_MEMORY && ag_budget_is_limited())
         result = refuse(context);
     if (result == CUDA_ERROR_OUT_OF_MEMORY)
         ag_trace_step(AG_STAT_LADDER_ERROR, context->device->ordinal, bytes);
-    return result;
-}
-
-/* The same when a green context is current: its memory is the primary's. */
-static CUresult allocate_from_inside(struct ag_context *context, struct ag_mem_desc desc,
-                                     size_t bytes, struct ag_block **ret_block)
-{
-    bool pushed;
-    CUresult result = ag_context_make_current(context, &pushed);
-
-    if (result == CUDA_SUCCESS)
-        result = allocate(context, desc, bytes, ret_block);
-    ag_context_restore(pushed);
+out:
+    if (inside)
+        ag_context_restore(pushed);
     return result;
 }
 
@@ -323,10 +309,8 @@ static void give_up_unseen(struct ag_block *block)
     ag_capture_restore(mode);
 }
 
-/* While a graph of the control API is captured: memory that was freed before, or the driver's,
- * which gives it in a capture to a thread that asks for that. */
-static CUresult allocate_private(struct ag_context *context, size_t bytes,
-                                 struct ag_block **ret_block)
+CUresult ag_ladder_for_capture(struct ag_context *context, size_t bytes,
+                               struct ag_block **ret_block)
 {
     const struct ag_mem_desc native = {.source = AG_SOURCE_NATIVE};
     CUstreamCaptureMode mode;
@@ -335,7 +319,7 @@ static CUresult allocate_private(struct ag_context *context, size_t bytes,
     *ret_block = ag_private_take(context, bytes);
     if (!*ret_block) {
         mode = ag_capture_relax();
-        result = take_from_driver(context, native, bytes, ret_block);
+        result = from_driver(context, native, bytes, ret_block);
         ag_capture_restore(mode);
     }
     if (result != CUDA_SUCCESS)
@@ -348,24 +332,9 @@ static CUresult allocate_private(struct ag_context *context, size_t bytes,
     return result;
 }
 
-/* What the rule that fails the call makes of it. In a capture the driver decides whether any
- * allocation is legal. */
-static CUresult fail(struct ag_context *context)
+CUresult ag_ladder_by_rule(struct ag_context *context)
 {
     CUresult result = refuse(context);
 
     return result == CUDA_ERROR_OUT_OF_MEMORY ? ag_inject_error(context) : result;
-}
-
-CUresult ag_ladder_climb(struct ag_context *context, const struct ag_plan *plan,
-                         struct ag_block **ret_block)
-{
-    size_t bytes = plan->room;
-
-    if (__builtin_expect(plan->choice.fails, 0))
-        return fail(context);
-    if (__builtin_expect(ag_private_of_thread != 0, 0))
-        return allocate_private(context, bytes, ret_block);
-    return ag_context_is_inside() ? allocate_from_inside(context, plan->desc, bytes, ret_block)
-                                  : allocate(context, plan->desc, bytes, ret_block);
 }

@@ -98,7 +98,7 @@ static void count_fallback(const struct ag_device *device, enum ag_fallback why)
 }
 
 /* Is there a pool for a request of that policy? Makes it when there is to be one. */
-static bool has_pool(struct ag_device *device, enum ag_policy policy)
+static bool pool_serves(struct ag_device *device, enum ag_policy policy)
 {
     if (policy == AG_POLICY_POOL)
         return ag_pool_ready(device);
@@ -137,7 +137,7 @@ void ag_plan_make(struct ag_plan *plan, struct ag_context *context, size_t bytes
         ag_rule_apply(&rules->rule[plan->choice.rule], &params);
     request.exported = exporter && !names_placement(plan->choice.rule);
     if (!request.capture_open && !request.exported)
-        facts.has_pool = has_pool(context->device, params.policy);
+        facts.has_pool = pool_serves(context->device, params.policy);
     plan->decision = ag_decide(&request, &facts, params.policy);
     if (plan->decision.fallback != AG_FALLBACK_NONE)
         count_fallback(context->device, plan->decision.fallback);

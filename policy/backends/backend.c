@@ -10,18 +10,6 @@
 #include "policy/order/fence.h"
 #include "policy/order/private_stream.h"
 
-static CUresult allocate_native(size_t bytes, CUdeviceptr *ret_address, size_t *ret_size)
-{
-    CUdeviceptr address;
-    CUresult result = ag_cu.cuMemAlloc_v2(&address, bytes);
-
-    if (result != CUDA_SUCCESS)
-        return result;
-    *ret_address = address;
-    *ret_size = bytes;
-    return CUDA_SUCCESS;
-}
-
 static CUresult allocate_managed_pool(struct ag_context *context, size_t bytes,
                                       struct ag_mem_desc desc, CUdeviceptr *ret_address,
                                       size_t *ret_size)
@@ -49,6 +37,9 @@ static CUresult allocate_paged(struct ag_context *context, size_t bytes, CUdevic
 CUresult ag_backend_allocate(struct ag_context *context, size_t bytes, struct ag_mem_desc desc,
                              CUdeviceptr *ret_address, size_t *ret_size)
 {
+    CUdeviceptr address;
+    CUresult result;
+
     switch ((enum ag_source)desc.source) {
     case AG_SOURCE_POOL:
         return ag_pool_allocate(context, context->device->pool, bytes, ret_address, ret_size);
@@ -62,7 +53,12 @@ CUresult ag_backend_allocate(struct ag_context *context, size_t bytes, struct ag
     case AG_SOURCE_CACHED:
         break;
     }
-    return allocate_native(bytes, ret_address, ret_size);
+    result = ag_cu.cuMemAlloc_v2(&address, bytes);
+    if (result != CUDA_SUCCESS)
+        return result;
+    *ret_address = address;
+    *ret_size = bytes;
+    return CUDA_SUCCESS;
 }
 
 /* --- back --- */

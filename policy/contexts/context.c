@@ -377,12 +377,11 @@ static void add_cached(struct ag_context *context, void *data)
 {
     struct cached *cached = data;
 
-    uint64_t bytes = ag_cache_device_bytes(&context->cache);
-    uint64_t pieces = ag_cache_piece_bytes(&context->cache);
+    uint64_t pieces, bytes = ag_cache_block_bytes(&context->cache, &pieces);
 
     if (context->device != cached->device)
         return;
-    cached->bytes += bytes > pieces ? bytes - pieces : 0;
+    cached->bytes += bytes;
     if (cached->slabs_counted)
         cached->bytes += whole_slabs(context);
     else if (pieces)
@@ -518,23 +517,14 @@ bool ag_error_is_sticky(CUresult result)
            result == CUDA_ERROR_ECC_UNCORRECTABLE || result == CUDA_ERROR_DEINITIALIZED;
 }
 
-static CUresult sticky_error_at(CUstream stream)
+CUresult ag_context_sticky_error_here(struct ag_context *context)
 {
+    bool has_stream = ag_once_is_done(&context->resources_state);
     CUstreamCaptureStatus status;
     CUresult result = CUDA_SUCCESS;
 
     if (ag_cu.cuStreamIsCapturing)
-        result = ag_cu.cuStreamIsCapturing(stream, &status);
+        result = ag_cu.cuStreamIsCapturing(has_stream ? context->free_stream : CU_STREAM_LEGACY,
+                                           &status);
     return ag_error_is_sticky(result) ? result : CUDA_SUCCESS;
-}
-
-CUresult ag_context_ask_sticky_error(struct ag_context *context)
-{
-    return sticky_error_at(context->free_stream);
-}
-
-CUresult ag_context_sticky_error_here(struct ag_context *context)
-{
-    return sticky_error_at(ag_context_has_resources(context) ? context->free_stream
-                                                             : CU_STREAM_LEGACY);
 }

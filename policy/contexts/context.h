@@ -158,15 +158,13 @@ void ag_context_restore(bool pushed);
 
 /* Does every call in a context fail with that result from now on? CUDA's "sticky" errors. */
 bool ag_error_is_sticky(CUresult result);
-/* The sticky error of `context`, or CUDA_SUCCESS. Cheap: 0.04 us (H200). Sees nothing in a context
- * whose resources were not made yet. */
-CUresult ag_context_ask_sticky_error(struct ag_context *context);
+/* The sticky error of the context, which is current, or CUDA_SUCCESS. Cheap: 0.04 us (H200). */
+CUresult ag_context_sticky_error_here(struct ag_context *context);
+/* The same of any context. Sees nothing in one whose resources were not made yet. */
 static inline CUresult ag_context_sticky_error(struct ag_context *context)
 {
-    return ag_context_has_resources(context) ? ag_context_ask_sticky_error(context) : CUDA_SUCCESS;
+    return ag_context_has_resources(context) ? ag_context_sticky_error_here(context) : CUDA_SUCCESS;
 }
-/* The same of the context that is current, whatever was made. */
-CUresult ag_context_sticky_error_here(struct ag_context *context);
 
 /* A forked child has no contexts. */
 void ag_context_begin_child(void);
