@@ -33,25 +33,25 @@ void ag_churn_frees(struct ag_churn *churn)
                                                   memory_order_relaxed, memory_order_relaxed);
 }
 
-static void add(struct ag_churn *churn, uint64_t ns)
-{
-    if (ag_churn_is_on(churn))
-        atomic_fetch_add_explicit(&churn->saved_ns, ns, memory_order_relaxed);
-}
-
 void ag_churn_missed(struct ag_churn *churn, size_t bytes)
 {
     uint64_t mapped = bytes < MAPPED_BYTES ? bytes : MAPPED_BYTES;
 
-    if (ag_churn_is_on(churn))
-        atomic_fetch_add_explicit(&churn->misses, 1, memory_order_relaxed);
+    if (!ag_churn_is_on(churn))
+        return;
+    atomic_fetch_add_explicit(&churn->misses, 1, memory_order_relaxed);
     if (bytes <= GROWN_BYTES)
-        add(churn, SAVED_BY_ANY + SAVED_BY_MAPPING * mapped / MAPPED_BYTES);
+        atomic_fetch_add_explicit(&churn->saved_ns,
+                                  SAVED_BY_ANY + SAVED_BY_MAPPING * mapped / MAPPED_BYTES,
+                                  memory_order_relaxed);
 }
 
 void ag_churn_returned(struct ag_churn *churn, size_t bytes)
 {
-    add(churn, SAVED_BY_FREE + SAVED_BY_FREE_PER_MIB * (bytes / MIB));
+    if (ag_churn_is_on(churn))
+        atomic_fetch_add_explicit(&churn->saved_ns,
+                                  SAVED_BY_FREE + SAVED_BY_FREE_PER_MIB * (bytes / MIB),
+                                  memory_order_relaxed);
 }
 
 void ag_churn_note_shared(void)

@@ -6,29 +6,17 @@ static struct ag_decision fall_back(enum ag_fallback why)
     return (struct ag_decision){.place = AG_PLACE_NATIVE, .fallback = why};
 }
 
-/* Where the policy wants it; AG_POLICY_AUTO from a pool once there is one. */
-static struct ag_decision wanted(const struct ag_facts *facts, enum ag_policy policy)
-{
-    switch (policy) {
-    case AG_POLICY_AUTO:
-        if (!facts->has_pool)
-            return (struct ag_decision){.place = AG_PLACE_NATIVE, .keeps = true};
-        return (struct ag_decision){.place = AG_PLACE_POOL};
-    case AG_POLICY_POOL:
-        return (struct ag_decision){.place = AG_PLACE_POOL};
-    case AG_POLICY_MANAGED:
-        return (struct ag_decision){.place = AG_PLACE_MANAGED};
-    case AG_POLICY_NATIVE:
-        break;
-    }
-    return (struct ag_decision){.place = AG_PLACE_NATIVE};
-}
-
 struct ag_decision ag_decide(const struct ag_request *request, const struct ag_facts *facts,
                              enum ag_policy policy)
 {
-    struct ag_decision decision = wanted(facts, policy);
+    struct ag_decision decision = {.place = AG_PLACE_NATIVE};
 
+    if (policy == AG_POLICY_MANAGED)
+        decision.place = AG_PLACE_MANAGED;
+    else if (policy == AG_POLICY_POOL || (policy == AG_POLICY_AUTO && facts->has_pool))
+        decision.place = AG_PLACE_POOL;
+    else if (policy == AG_POLICY_AUTO) /* until there is a pool */
+        decision.keeps = true;
     if (decision.place == AG_PLACE_NATIVE && !decision.keeps)
         return decision;
     /* The driver itself says whether an allocation is legal in a capture. */

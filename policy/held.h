@@ -17,7 +17,7 @@ void ag_held_note(CUresult result, enum ag_held_kind kind, uint64_t address, siz
 static inline CUresult ag_held_given(CUresult result, enum ag_held_kind kind,
                                      const CUdeviceptr *address, size_t bytes)
 {
-    if (ag_holders_on())
+    if (ag_holders_any(AG_HOLDERS_OF_MEMORY))
         ag_held_note(result, kind, result == CUDA_SUCCESS && address ? *address : 0, bytes, NULL);
     return result;
 }

@@ -89,12 +89,6 @@ void ag_ledger_note_memory(CUdeviceptr address, size_t size)
     }
 }
 
-static void note_unless_native(CUdeviceptr address, size_t size, struct ag_mem_desc desc)
-{
-    if (desc.source != AG_SOURCE_NATIVE)
-        ag_ledger_note_memory(address, size);
-}
-
 static unsigned take(CUdeviceptr address)
 {
     unsigned i = shard_of(address);
@@ -117,7 +111,8 @@ struct ag_block *ag_ledger_enter(CUdeviceptr address, size_t size, struct ag_con
     block->context = context;
     block->desc = desc;
     block->placement = (uint8_t)ag_mem_desc_placement(desc);
-    note_unless_native(address, size, desc);
+    if (desc.source != AG_SOURCE_NATIVE)
+        ag_ledger_note_memory(address, size);
     i = take(address);
     if (!shards[i].map.capacity)
         ag_map_begin(&shards[i].map, shards[i].first, FIRST_ENTRIES);
@@ -231,7 +226,8 @@ void ag_ledger_moved(struct ag_block *block, struct ag_mem_desc desc)
 {
     unsigned i;
 
-    note_unless_native(block->address, block->size, desc);
+    if (desc.source != AG_SOURCE_NATIVE)
+        ag_ledger_note_memory(block->address, block->size);
     i = take(block->address);
     block->desc = desc; /* under the lock: ag_ledger_look() reads it */
     block->placement = (uint8_t)ag_mem_desc_placement(desc);

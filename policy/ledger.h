@@ -155,7 +155,7 @@ struct ag_block *ag_ledger_enter(CUdeviceptr address, size_t size, struct ag_con
 /* Makes the block the program's, with `requested` bytes. */
 static inline void ag_ledger_give(struct ag_block *block, size_t requested)
 {
-    struct ag_block_rare *rare = ag_block_rare(block);
+    struct ag_block_rare *rare = atomic_load_explicit(&block->rare, memory_order_acquire);
 
     atomic_store_explicit(&block->requested, requested, memory_order_relaxed);
     if (rare)

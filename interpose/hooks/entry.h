@@ -115,19 +115,10 @@ static inline bool ag_entry_substitutes(void)
 #define AG_BEFORE_FLUSH(why) AG_FLUSH_##why
 #define AG_BEFORE_MANUAL     (-1)
 #define AG_BEFORE_NO_FLUSH   (-1)
-static inline int ag_entry_first(enum ag_hook hook)
-{
-    /* NOLINTBEGIN(bugprone-branch-clone): one branch for each row */
-    switch ((int)hook) {
-#define AG_HOOK(base, symbol, since, flavour, need, flush) \
-    case AG_HOOK_##symbol:                                 \
-        return AG_BEFORE_##flush;
+static const signed char ag_entry_first[AG_N_HOOKS] = {
+#define AG_HOOK(base, symbol, since, flavour, need, flush) [AG_HOOK_##symbol] = AG_BEFORE_##flush,
 #include "interpose/core/driver/hooks.def"
-    default:
-        return -1;
-    }
-    /* NOLINTEND(bugprone-branch-clone) */
-}
+};
 
 /* `why` is known where this is compiled: nothing is left of it, or a load or two. */
 static inline void ag_entry_before(int why)
@@ -156,7 +147,7 @@ static inline bool ag_entry_enter(enum ag_hook hook, void *const *real)
     ag_users_note();
     if (AG_UNLIKELY(ag_loaded_has_news()))
         ag_unseen_look();
-    ag_entry_before(ag_entry_first(hook));
+    ag_entry_before(ag_entry_first[hook]);
     return true;
 }
 

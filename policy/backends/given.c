@@ -55,17 +55,11 @@ static uint64_t ask_pool(struct ag_device *device, uint64_t pooled)
     return reserved > pooled ? reserved : pooled;
 }
 
-/* With `reserved` bytes in the pool. */
-static uint64_t given_with(const struct ag_device *device, uint64_t pooled, uint64_t reserved)
-{
-    uint64_t taken = value_of(&device->taken);
-
-    return (taken > pooled ? taken - pooled : 0) + reserved;
-}
-
 void ag_given(struct ag_device *device, struct ag_mem_desc desc, size_t bytes)
 {
     uint64_t pooled = value_of(&device->pooled), reserved = value_of(&device->pool_reserved);
+    uint64_t taken, beside; /* the pool */
+    _Atomic uint64_t *peak;
     bool asked = false;
 
     if (desc.source == AG_SOURCE_POOL) {
@@ -76,11 +70,14 @@ void ag_given(struct ag_device *device, struct ag_mem_desc desc, size_t bytes)
         reserved = ask_pool(device, pooled);
     if (reserved < pooled)
         reserved = pooled;
-    if (!ag_stats_gives_more(device->ordinal, given_with(device, pooled, reserved)))
+    taken = value_of(&device->taken);
+    beside = taken > pooled ? taken - pooled : 0;
+    peak = ag_stats_given_peak(device->ordinal);
+    if (beside + reserved <= value_of(peak))
         return;
     if (!asked)
         reserved = ask_pool(device, pooled);
-    ag_stats_given(device->ordinal, given_with(device, pooled, reserved));
+    ag_raise_to(peak, beside + reserved);
 }
 
 void ag_given_back(struct ag_device *device, struct ag_mem_desc desc, size_t bytes)

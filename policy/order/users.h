@@ -43,7 +43,7 @@ void ag_users_add(void);
 /* The calling thread is about to call the driver. */
 static inline void ag_users_note(void)
 {
-    if (__builtin_expect(!ag_users_knows_caller(), 0))
+    if (__builtin_expect(!atomic_load_explicit(&ag_user_own->seen, memory_order_relaxed), 0))
         ag_users_add();
 }
 

@@ -64,7 +64,7 @@ void *ag_arena_get(struct ag_arena *arena)
         used = true;
         object = arena->free_list;
         memcpy(&arena->free_list, object, sizeof(void *));
-    } else if (has_fresh(arena)) {
+    } else if (arena->fresh != arena->fresh_end || has_fresh(arena)) {
         object = arena->fresh;
         arena->fresh += arena->object_size;
         if (arena->fresh > arena->ready_end)

@@ -267,12 +267,6 @@ static inline void ag_stats_count(unsigned slot, _Atomic uint64_t *counter, uint
         atomic_fetch_add_explicit(counter, n, memory_order_relaxed);
 }
 
-/* The counters of the calling thread's own slot; NULL: it has none, or has not counted yet. */
-static inline struct ag_stats_slot *ag_stats_own(void)
-{
-    return ag_slot_counters;
-}
-
 /* The calling thread's slot; if it is its own, the thread knows from now on where it counts. */
 unsigned ag_stats_find_own(void);
 
@@ -282,7 +276,7 @@ void ag_stats_hit_first(enum ag_hook hook);
 
 static inline void ag_stats_add(enum ag_stat id, uint64_t n)
 {
-    struct ag_stats_slot *own = ag_stats_own();
+    struct ag_stats_slot *own = ag_slot_counters;
 
     if (__builtin_expect(own != NULL, 1))
         ag_stats_count_own(&own->counters[id], n);
@@ -307,7 +301,7 @@ static inline void ag_stats_hit_again(enum ag_hook hook)
 
 static inline void ag_stats_hit(enum ag_hook hook)
 {
-    struct ag_stats_slot *own = ag_stats_own();
+    struct ag_stats_slot *own = ag_slot_counters;
 
     if (__builtin_expect(own != NULL, 1))
         ag_stats_count_own(&own->hits[hook], 1);

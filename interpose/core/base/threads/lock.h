@@ -55,14 +55,8 @@ void ag_lock_note_released(enum ag_lock_rank rank);
 /* Aborts with a line on stderr when the calling thread holds any lock of ours. */
 void ag_lock_held_none(const char *where);
 #else
-static inline void ag_lock_note_taken(enum ag_lock_rank rank)
-{
-    (void)rank;
-}
-static inline void ag_lock_note_released(enum ag_lock_rank rank)
-{
-    (void)rank;
-}
+#define ag_lock_note_taken(rank)    ((void)(rank))
+#define ag_lock_note_released(rank) ((void)(rank))
 static inline void ag_lock_held_none(const char *where)
 {
     (void)where;

@@ -27,7 +27,7 @@ static inline enum ag_once ag_once_state(_Atomic int *state)
 
 static inline bool ag_once_is_done(_Atomic int *state)
 {
-    return ag_once_state(state) == AG_ONCE_DONE;
+    return atomic_load_explicit(state, memory_order_acquire) == AG_ONCE_DONE;
 }
 
 /* True: it is the caller's to make, who then calls ag_once_end(). False: it is done, or failed;

@@ -55,7 +55,7 @@ __attribute__((noinline)) static void freed_first(int device, enum ag_placement 
 
 void ag_stats_allocated(int device, enum ag_placement place, uint64_t bytes, uint64_t ticks)
 {
-    struct ag_stats_slot *own = ag_stats_own();
+    struct ag_stats_slot *own = ag_slot_counters;
     unsigned row = row_of(device);
 
     if (!own) {
@@ -68,7 +68,7 @@ void ag_stats_allocated(int device, enum ag_placement place, uint64_t bytes, uin
 
 void ag_stats_freed(int device, enum ag_placement place, uint64_t bytes, uint64_t ticks)
 {
-    struct ag_stats_slot *own = ag_stats_own();
+    struct ag_stats_slot *own = ag_slot_counters;
 
     if (own)
         count_freed(0, &own->places[row_of(device)][place], bytes, ticks);
@@ -89,14 +89,9 @@ void ag_stats_moved(int device, enum ag_placement from, enum ag_placement to, ui
     ag_live_add(slot, row, to, bytes);
 }
 
-void ag_stats_given(int device, uint64_t bytes)
+_Atomic uint64_t *ag_stats_given_peak(int device)
 {
-    ag_raise_to(&ag_stats.given_peak[row_of(device)], bytes);
-}
-
-bool ag_stats_gives_more(int device, uint64_t bytes)
-{
-    return bytes > atomic_load_explicit(&ag_stats.given_peak[row_of(device)], memory_order_relaxed);
+    return &ag_stats.given_peak[row_of(device)];
 }
 
 void ag_stats_failed(int device, enum ag_placement place)

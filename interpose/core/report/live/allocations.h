@@ -12,10 +12,8 @@
 void ag_stats_allocated(int device, enum ag_placement place, uint64_t bytes, uint64_t ticks);
 void ag_stats_freed(int device, enum ag_placement place, uint64_t bytes, uint64_t ticks);
 void ag_stats_failed(int device, enum ag_placement place);
-/* We have so many bytes of the device. */
-void ag_stats_given(int device, uint64_t bytes);
-/* Is that more than ever before? */
-bool ag_stats_gives_more(int device, uint64_t bytes);
+/* The most bytes that we ever had of the device: the caller raises it. */
+_Atomic uint64_t *ag_stats_given_peak(int device);
 /* A block of `bytes` that the program has was moved. */
 void ag_stats_moved(int device, enum ag_placement from, enum ag_placement to, uint64_t bytes);
 /* Bytes of that placement that the program has now. */

@@ -110,18 +110,13 @@ static void recount(unsigned row)
     }
 }
 
-/* Is no other slot given, and this one of one thread? */
-static bool is_alone(unsigned slot)
-{
-    return slot < AG_OWN_SLOTS && ag_slots_used() == (uint32_t)1 << slot;
-}
-
 static bool is_above(uint64_t bytes, const _Atomic uint64_t *peak)
 {
     return (int64_t)bytes > (int64_t)atomic_load_explicit(peak, memory_order_relaxed);
 }
 
-/* False: it is no new peak, or not the caller's to tell. Without the lock. */
+/* False: it is no new peak, or not the caller's to tell, for another slot is given, or this one is
+ * of several threads. Without the lock. */
 static bool raise_alone(unsigned slot, unsigned row, enum ag_placement place)
 {
     struct ag_place_stats *counts = ag_stats.slots[slot].places[row];
@@ -131,7 +126,7 @@ static bool raise_alone(unsigned slot, unsigned row, enum ag_placement place)
         all += allocated_of(&counts[i]) - freed_of(&counts[i]);
     if ((!is_above(balance, &ag_stats.peak_bytes[row][place]) &&
          !is_above(all, &ag_stats.peak_all[row])) ||
-        !is_alone(slot))
+        slot >= AG_OWN_SLOTS || ag_slots_used() != (uint32_t)1 << slot)
         return false;
     for (unsigned i = 0; i < AG_N_PLACEMENTS; i++) {
         if (i != place && atomic_load_explicit(&counts[i].allowance, memory_order_relaxed))
