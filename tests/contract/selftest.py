@@ -17,6 +17,7 @@ import names
 import needed
 import pages
 import start
+import walk
 import words
 
 ROWS = contract.read_rows('''
@@ -419,6 +420,35 @@ class Words(unittest.TestCase):
         for line in ('the shape of a matrix', 'quiet=True', 'home = getcwd()'):
             self.assertEqual(self.count('tests/a.py', line), 0, line)
             self.assertEqual(self.count('policy/a.c', line), 1, line)
+
+
+class Walk(unittest.TestCase):
+    NAMES = {1: 'cuMemAlloc_v2', 2: 'ag_alloc', 3: 'from_driver'}
+    OUTPUT = 'native 1 1\nnative 2 2\nnative 3 3\nnative 3 0\nnative 3 3\nhit 1 1\n'
+
+    def count(self, name, most, deepest):
+        walked = walk.walks_of(self.OUTPUT, self.NAMES)[name]
+        return sum(line.startswith(name) for line in walk.problems_of(name, walked, most, deepest))
+
+    def test_bounds(self):
+        self.assertEqual(self.count('native', 3, 3), 0)
+        self.assertEqual(self.count('native', 2, 3), 1)
+        self.assertEqual(self.count('native', 3, 2), 1)
+        self.assertEqual(self.count('native', 2, 2), 2)
+
+    def test_driver(self):
+        self.assertEqual(self.count('hit', 1, None), 0)
+        self.assertEqual(self.count('hit', 1, 1), 1)
+        self.assertEqual(self.count('native', 3, None), 1)
+
+    def test_list(self):
+        walked = walk.walks_of(self.OUTPUT, self.NAMES)['native']
+        self.assertEqual(walk.problems_of('native', walked, 1, 3)[1:],
+                         ['  cuMemAlloc_v2', '    ag_alloc', '      from_driver', '      the driver'])
+
+    def test_cut_off(self):
+        with self.assertRaises(ValueError):
+            walk.walks_of('native has entered more than 4096\n', self.NAMES)
 
 
 if __name__ == '__main__':
