@@ -6,7 +6,7 @@
  *         return ag_entry_leave(what we do instead);
  *     }
  *
- * Hooks that only replay needs are made by entry_replay.h. */
+ * Most are made of the rows of made/kinds.def, as C that lies in the build folder. */
 #ifndef AG_ENTRY_H
 #define AG_ENTRY_H
 
@@ -24,6 +24,7 @@
 #include "policy/order/watch.h"
 
 #define AG_ENTRY               __attribute__((visibility("default")))
+#define AG_NOINLINE            __attribute__((noinline))
 #define AG_UNLIKELY(condition) __builtin_expect(!!(condition), 0)
 
 enum ag_entry_state {

@@ -110,37 +110,6 @@ static __attribute__((noinline)) CUresult refused(CUresult result, const char *s
     return result;
 }
 
-/* Where we keep memory, the driver's answer is looked at: a launch that finds none has not run, and
- * is worth another try. */
-#define CHECKED(symbol, parameters, ...)                                                \
-    static __attribute__((noinline)) CUresult checked_##symbol parameters               \
-    {                                                                                   \
-        CUresult result = CUDA_ERROR_NOT_SUPPORTED;                                     \
-                                                                                        \
-        if (ag_cu.symbol)                                                               \
-            result = ag_cu.symbol(__VA_ARGS__);                                         \
-        if (AG_UNLIKELY(result == CUDA_ERROR_OUT_OF_MEMORY) && ag_entry_makes_room())   \
-            result = ag_cu.symbol(__VA_ARGS__);                                         \
-        return AG_UNLIKELY(result != CUDA_SUCCESS) ? refused(result, #symbol) : result; \
-    }
-
-#define WATCHED(symbol, stream, per_thread, call_of, parameters, ...)     \
-    static __attribute__((noinline)) CUresult watched_##symbol parameters \
-    {                                                                     \
-        int launches = enter(AG_HOOK_##symbol);                           \
-        struct ag_kernel_call call = call_of;                             \
-        struct ag_stream *state;                                          \
-                                                                          \
-        if (launches == AG_LAUNCHES_PASSED) {                             \
-            ag_entry_submits(stream, per_thread);                         \
-            return checked_##symbol(__VA_ARGS__);                         \
-        }                                                                 \
-        if (watch(launches, &call, stream, per_thread, &state))           \
-            return ag_entry_leave(CUDA_SUCCESS);                          \
-        (void)ag_entry_leave(CUDA_SUCCESS);                               \
-        return ag_entry_submitted(state, checked_##symbol(__VA_ARGS__));  \
-    }
-
 /* False: the thread has no ring yet. Some never get one. */
 static inline bool noted(CUfunction function, CUstream stream, bool per_thread)
 {
@@ -150,49 +119,8 @@ static inline bool noted(CUfunction function, CUstream stream, bool per_thread)
     return true;
 }
 
-/* The thread's first launch. */
-#define FIRST(symbol, stream, per_thread, parameters, ...)              \
-    static __attribute__((noinline)) CUresult first_##symbol parameters \
-    {                                                                   \
-        ag_launches_add(function, ag_entry_named(stream, per_thread));  \
-        return watched_##symbol(__VA_ARGS__);                           \
-    }
-
-/* Jumps on as well, where it may. `type`: of a pointer to a function with these parameters. */
-#define LOOKED_AT(symbol, type, stream, per_thread, parameters, ...)        \
-    static __attribute__((noinline)) CUresult looked_at_##symbol parameters \
-    {                                                                       \
-        type way = (type)(void *)ag_cu.symbol;                              \
-                                                                            \
-        if (way && ag_cache_keeps())                                        \
-            way = (type)(void *)checked_##symbol;                           \
-        if (!way || !is_left_alone(AG_HOOK_##symbol, stream, per_thread))   \
-            way = (type)(void *)watched_##symbol;                           \
-        return way(__VA_ARGS__);                                            \
-    }
-
-/* `name`: of the function that is made. */
-#define LAUNCHES(symbol, name, stream, per_thread, call_of, parameters, ...)                \
-    CHECKED(symbol, parameters, __VA_ARGS__)                                                \
-    WATCHED(symbol, stream, per_thread, call_of, parameters, __VA_ARGS__)                   \
-    FIRST(symbol, stream, per_thread, parameters, __VA_ARGS__)                              \
-    LOOKED_AT(symbol, __typeof__(&symbol), stream, per_thread, parameters, __VA_ARGS__)     \
-    name parameters                                                                         \
-    {                                                                                       \
-        __typeof__(&symbol) way = ag_cu.symbol;                                             \
-                                                                                            \
-        if (way && ag_cache_keeps())                                                        \
-            way = checked_##symbol;                                                         \
-        if (AG_UNLIKELY(!passes() || !way || !ag_watch_passes(stream, per_thread)))         \
-            way = is_used_last(stream, per_thread) ? looked_at_##symbol : watched_##symbol; \
-        if (AG_UNLIKELY(!noted(function, stream, per_thread)))                              \
-            way = first_##symbol;                                                           \
-        return way(__VA_ARGS__);                                                            \
-    }
-
-/* For launches with parameters on the stack. Compilers load and store each of them on the way,
- * though they are where they belong: 1.7 ns of a launch, against 0.1 when they are one structure,
- * which the ABI puts there if it has more than 16 bytes. */
+/* The parameters of a launch that are on the stack, as one: see LAUNCHES_BY_STACK in
+ * made/kinds.c.in. */
 #ifdef __x86_64__
 struct on_stack {
     uint64_t block_z, shared_bytes;
@@ -200,49 +128,25 @@ struct on_stack {
     void **params, **extra;
 };
 _Static_assert(sizeof(struct on_stack) == 5 * 8, "a slot of the stack for each parameter");
-
-#define LAUNCHES_BY_STACK(symbol, stream, per_thread, call_of, parameters, ...)                    \
-    CHECKED(symbol, parameters, __VA_ARGS__)                                                       \
-    WATCHED(symbol, stream, per_thread, call_of, parameters, __VA_ARGS__)                          \
-    FIRST(symbol, stream, per_thread, parameters, __VA_ARGS__)                                     \
-    AG_ENTRY CUresult jumps_##symbol(CUfunction, unsigned int, unsigned int, unsigned int,         \
-                                     unsigned int, unsigned int,                                   \
-                                     struct on_stack) __asm__(#symbol);                            \
-    LOOKED_AT(symbol, __typeof__(&jumps_##symbol), rest.stream, per_thread,                        \
-              (CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z, \
-               unsigned int block_x, unsigned int block_y, struct on_stack rest),                  \
-              function, grid_x, grid_y, grid_z, block_x, block_y, rest)                            \
-    CUresult jumps_##symbol(CUfunction function, unsigned int grid_x, unsigned int grid_y,         \
-                            unsigned int grid_z, unsigned int block_x, unsigned int block_y,       \
-                            struct on_stack rest)                                                  \
-    {                                                                                              \
-        __typeof__(&jumps_##symbol) way = (__typeof__(way))(void *)ag_cu.symbol;                   \
-                                                                                                   \
-        if (way && ag_cache_keeps())                                                               \
-            way = (__typeof__(way))(void *)checked_##symbol;                                       \
-        if (AG_UNLIKELY(!passes() || !way || !ag_watch_passes(rest.stream, per_thread)))           \
-            way = is_used_last(rest.stream, per_thread)                                            \
-                      ? looked_at_##symbol                                                         \
-                      : (__typeof__(way))(void *)watched_##symbol;                                 \
-        if (AG_UNLIKELY(!noted(function, rest.stream, per_thread)))                                \
-            way = (__typeof__(way))(void *)first_##symbol;                                         \
-        return way(function, grid_x, grid_y, grid_z, block_x, block_y, rest);                      \
-    }
-#else
-#define LAUNCHES_BY_STACK(symbol, ...) LAUNCHES(symbol, AG_ENTRY CUresult symbol, __VA_ARGS__)
 #endif
 
-/* As arguments. */
-#define GIVEN(given_extra, is_cooperative)                         \
-    ((struct ag_kernel_call){.function = function,                 \
-                             .grid = {grid_x, grid_y, grid_z},     \
-                             .block = {block_x, block_y, block_z}, \
-                             .shared_bytes = shared_bytes,         \
-                             .params = params,                     \
-                             .extra = given_extra,                 \
-                             .cooperative = is_cooperative})
+/* The kernel of a launch that has its grid and blocks as arguments. */
+static inline struct ag_kernel_call given(CUfunction function, unsigned int grid_x,
+                                          unsigned int grid_y, unsigned int grid_z,
+                                          unsigned int block_x, unsigned int block_y,
+                                          unsigned int block_z, unsigned int shared_bytes,
+                                          void **params, void **extra, bool cooperative)
+{
+    return (struct ag_kernel_call){.function = function,
+                                   .grid = {grid_x, grid_y, grid_z},
+                                   .block = {block_x, block_y, block_z},
+                                   .shared_bytes = shared_bytes,
+                                   .params = params,
+                                   .extra = extra,
+                                   .cooperative = cooperative};
+}
 
-/* In a configuration, which may be missing. */
+/* The kernel of a launch that has them in a configuration, which may be missing. */
 static struct ag_kernel_call configured(const CUlaunchConfig *config, CUfunction function,
                                         void **params, void **extra)
 {
@@ -263,27 +167,6 @@ static struct ag_kernel_call configured(const CUlaunchConfig *config, CUfunction
 }
 
 #define STREAM_OF(config) ((config) ? (config)->hStream : NULL)
-
-#define LAUNCHES_KERNEL(symbol, per_thread)                                                      \
-    LAUNCHES_BY_STACK(symbol, stream, per_thread, GIVEN(extra, false),                           \
-                      (CUfunction function, unsigned int grid_x, unsigned int grid_y,            \
-                       unsigned int grid_z, unsigned int block_x, unsigned int block_y,          \
-                       unsigned int block_z, unsigned int shared_bytes, CUstream stream,         \
-                       void **params, void **extra),                                             \
-                      function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, \
-                      stream, params, extra)
-LAUNCHES_KERNEL(cuLaunchKernel, false)
-LAUNCHES_KERNEL(cuLaunchKernel_ptsz, true)
-
-#define LAUNCHES_COOPERATIVE(symbol, per_thread)                                                  \
-    LAUNCHES(symbol, AG_ENTRY CUresult symbol, stream, per_thread, GIVEN(NULL, true),             \
-             (CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z, \
-              unsigned int block_x, unsigned int block_y, unsigned int block_z,                   \
-              unsigned int shared_bytes, CUstream stream, void **params),                         \
-             function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream,   \
-             params)
-LAUNCHES_COOPERATIVE(cuLaunchCooperativeKernel, false)
-LAUNCHES_COOPERATIVE(cuLaunchCooperativeKernel_ptsz, true)
 
 /* May it start before the kernel before it on its stream has ended? */
 static inline bool starts_early(const CUlaunchConfig *config)
@@ -326,34 +209,4 @@ static bool must_wait(const CUlaunchConfig *config, bool per_thread, struct ag_e
     return wait;
 }
 
-/* Behind a free one that would start early waits in full (policy/order/early.h). */
-#define LAUNCHES_CONFIGURED(symbol, per_thread)                                                \
-    LAUNCHES(symbol, static inline __attribute__((always_inline)) CUresult launch_##symbol,    \
-             STREAM_OF(config), per_thread, configured(config, function, params, extra),       \
-             (const CUlaunchConfig *config, CUfunction function, void **params, void **extra), \
-             config, function, params, extra)                                                  \
-    static __attribute__((noinline)) CUresult early_##symbol(                                  \
-        const CUlaunchConfig *config, CUfunction function, void **params, void **extra)        \
-    {                                                                                          \
-        CUlaunchAttribute attributes[MOST_ATTRIBUTES];                                         \
-        struct ag_early_launch launch;                                                         \
-        CUlaunchConfig in_full;                                                                \
-        CUresult result;                                                                       \
-                                                                                               \
-        if (!must_wait(config, per_thread, &launch))                                           \
-            return launch_##symbol(config, function, params, extra);                           \
-        in_full = without_early_start(config, attributes);                                     \
-        result = launch_##symbol(&in_full, function, params, extra);                           \
-        if (result == CUDA_SUCCESS)                                                            \
-            ag_early_waited(&launch);                                                          \
-        return result;                                                                         \
-    }                                                                                          \
-    AG_ENTRY CUresult symbol(const CUlaunchConfig *config, CUfunction function, void **params, \
-                             void **extra)                                                     \
-    {                                                                                          \
-        if (AG_UNLIKELY(ag_early_any_fenced() && starts_early(config)))                        \
-            return early_##symbol(config, function, params, extra);                            \
-        return launch_##symbol(config, function, params, extra);                               \
-    }
-LAUNCHES_CONFIGURED(cuLaunchKernelEx, false)
-LAUNCHES_CONFIGURED(cuLaunchKernelEx_ptsz, true)
+#include "interpose/hooks/made/launches.h"

@@ -64,26 +64,4 @@ static CUresult took(CUresult result, const struct ag_func_attrs *func_attrs)
     return result;
 }
 
-/* The driver is called in any case. `...`: the call's arguments. */
-#define TUNES(symbol, what, parameters, ...)                                     \
-    AG_REPLAYED(                                                                 \
-        symbol, parameters,                                                      \
-        {                                                                        \
-            const struct ag_func_attrs func_attrs = what;                        \
-            tuning(&func_attrs);                                                 \
-            return ag_entry_leave(took(ag_cu.symbol(__VA_ARGS__), &func_attrs)); \
-        },                                                                       \
-        __VA_ARGS__)
-#define TUNED(...) ((struct ag_func_attrs){__VA_ARGS__})
-
-TUNES(cuFuncSetAttribute, TUNED(function, AG_FUNC_ATTRIBUTE, (int)attribute, -1, value),
-      (CUfunction function, CUfunction_attribute attribute, int value), function, attribute, value)
-TUNES(cuKernelSetAttribute, TUNED(kernel, AG_FUNC_ATTRIBUTE, (int)attribute, device, value),
-      (CUfunction_attribute attribute, int value, CUkernel kernel, CUdevice device), attribute,
-      value, kernel, device)
-TUNES(cuFuncSetCacheConfig, TUNED(function, AG_FUNC_CACHE, 0, -1, (int)config),
-      (CUfunction function, CUfunc_cache config), function, config)
-TUNES(cuKernelSetCacheConfig, TUNED(kernel, AG_FUNC_CACHE, 0, device, (int)config),
-      (CUkernel kernel, CUfunc_cache config, CUdevice device), kernel, config, device)
-TUNES(cuFuncSetSharedMemConfig, TUNED(function, AG_FUNC_BANKS, 0, -1, (int)config),
-      (CUfunction function, CUsharedconfig config), function, config)
+#include "interpose/hooks/made/function_attributes.h"

@@ -176,14 +176,4 @@ static void altering(CUstream stream, bool per_thread)
     ag_replay_stream_altered(stream);
 }
 
-#define ALTERS(symbol, per_thread, parameters, ...) \
-    AG_FLUSHES(symbol, altering(stream, per_thread), parameters, __VA_ARGS__)
-
-ALTERS(cuStreamSetAttribute, false,
-       (CUstream stream, CUstreamAttrID attribute, const CUstreamAttrValue_v1 *value), stream,
-       attribute, value)
-ALTERS(cuStreamSetAttribute_ptsz, true,
-       (CUstream stream, CUstreamAttrID attribute, const CUstreamAttrValue_v1 *value), stream,
-       attribute, value)
-ALTERS(cuStreamCopyAttributes, false, (CUstream stream, CUstream source), stream, source)
-ALTERS(cuStreamCopyAttributes_ptsz, true, (CUstream stream, CUstream source), stream, source)
+#include "interpose/hooks/made/stream_attributes.h"

@@ -1,5 +1,5 @@
 # No function of more than 70 lines, no hook entry of more than 12, counted between its braces. Functions that a macro
-# defines count where the macro is defined: two of three hooks are made by one.
+# defines count where the macro is defined; hooks that are made of a table, as C, where they lie in the build folder.
 
 import collections
 import os
@@ -11,8 +11,10 @@ from contract import blank_comments, blank_directives, finish, list_files, read_
 MOST_LINES = 70
 MOST_ENTRY_LINES = 12
 
-# A hook entry carries the driver symbol's name, alone or behind a prefix, and lies in interpose/.
+# A hook entry carries the driver symbol's name, alone or behind a prefix, and lies in interpose/. In what is made, those
+# with a prefix are beside the entry.
 ENTRY = re.compile(r'(^|_)cu[A-Z]\w*$')
+MADE = 'interpose/hooks/made/'
 MACRO = re.compile(r'(?m)^[ \t]*#[ \t]*define[ \t]+\w+\(([^()]*)\)((?:[^\n\\]|\\\n|\\.)*)')
 STATEMENTS = {'if', 'for', 'while', 'switch', 'do', 'else'}
 
@@ -21,7 +23,9 @@ class Function(collections.namedtuple('Function', 'name line lines named_by_macr
     """line: of the opening brace; lines: between the braces; named_by_macro: a parameter of a macro is in its name."""
 
     def is_entry(self, path):
-        return path.startswith('interpose/') and (self.named_by_macro or ENTRY.search(self.name) is not None)
+        found = ENTRY.search(self.name)
+        return path.startswith('interpose/') and (
+            self.named_by_macro or found is not None and not (path.startswith(MADE) and found.group(1)))
 
 
 def flat_c(text):
@@ -121,18 +125,18 @@ def unmeasured_hooks(texts, hooks):
 
 
 if __name__ == '__main__':
-    root = sys.argv[1]
+    root, build = sys.argv[1:]
     problems, n = [], 0
-    hook_texts = [read_text(os.path.join(root, path)) for path in list_files(root)
-                  if path.startswith('interpose/') and path.endswith(('.c', '.h'))]
+    texts = {path: read_text(os.path.join(root, path)) for path in list_files(root) if path.endswith(('.c', '.h', '.cu'))}
+    made = [MADE + name for name in sorted(os.listdir(os.path.join(build, MADE))) if name.endswith('.h')]
+    texts.update((path, read_text(os.path.join(build, path))) for path in made)
+    hook_texts = [text for path, text in texts.items() if path.startswith('interpose/') and not path.endswith('.cu')]
     rows = read_rows(read_text(os.path.join(root, 'interpose', 'core', 'driver', 'hooks.def')))
     problems += unmeasured_hooks(hook_texts, [row.symbol for row in rows if row.kind == 'HOOK'])
-    for path in list_files(root):
-        if path.endswith(('.c', '.h', '.cu')):
-            text = read_text(os.path.join(root, path))
-            problems += problems_of(path, text)
-            n += sum(1 for _ in functions(text))
-    if n == 0:
-        problems = ['no function found under ' + root]
+    for path, text in texts.items():
+        problems += problems_of(path, text)
+        n += sum(1 for _ in functions(text))
+    if n == 0 or not made:
+        problems = ['no function found under %s, or no hooks under %s' % (root, build)]
     finish(problems, '%d functions keep to %d lines, hook entries to %d'
            % (n, MOST_LINES, MOST_ENTRY_LINES))

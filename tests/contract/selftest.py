@@ -307,6 +307,8 @@ class Functions(unittest.TestCase):
         self.assertEqual(self.count('interpose/hooks/entry_mem.c', 'CUresult cuMemAlloc_v2(void)', 13), 1)
         self.assertEqual(self.count('interpose/e.c', 'AG_ENTRY(cuMemFree_v2)(int p)', 13), 1)
         self.assertEqual(self.count('tests/sim/mem.c', 'CUresult cuMemAlloc_v2(void)', 13), 0)
+        self.assertEqual(self.count('interpose/hooks/made/copies.h', 'CUresult cuMemcpy(void)', 13), 1)
+        self.assertEqual(self.count('interpose/hooks/made/copies.h', 'CUresult watched_cuMemcpy(void)', 13), 0)
 
     def macro(self, path, head, lines):
         text = '#define M(symbol, parameters, ...) \\\n' + head + ' \\\n{ \\\n' + '    f("{"); \\\n' * lines + '}\n'
