@@ -48,35 +48,6 @@ AG_ENTRY CUresult cuCtxSetFlags(unsigned int flags)
     return ag_entry_leave(ag_cu.cuCtxSetFlags(flags));
 }
 
-#define SETS_FLAGS(symbol)                                        \
-    AG_ENTRY CUresult symbol(CUdevice device, unsigned int flags) \
-    {                                                             \
-        AG_ENTER(symbol, device, flags);                          \
-        note_flags(flags);                                        \
-        return ag_entry_leave(ag_cu.symbol(device, flags));       \
-    }
-
-SETS_FLAGS(cuDevicePrimaryCtxSetFlags)
-SETS_FLAGS(cuDevicePrimaryCtxSetFlags_v2)
-
-/* A context takes memory of its device. */
-#define CREATES(symbol, parameters, ...)                                                 \
-    AG_RETRIED(symbol, ag_device_of(device), note_flags(flags),                          \
-               entered(result, handle, device, __builtin_return_address(0)), parameters, \
-               __VA_ARGS__)
-
-CREATES(cuCtxCreate, (CUcontext * handle, unsigned int flags, CUdevice device), handle, flags,
-        device)
-CREATES(cuCtxCreate_v2, (CUcontext * handle, unsigned int flags, CUdevice device), handle, flags,
-        device)
-CREATES(cuCtxCreate_v3,
-        (CUcontext * handle, CUexecAffinityParam *affinity, int n, unsigned int flags,
-         CUdevice device),
-        handle, affinity, n, flags, device)
-CREATES(cuCtxCreate_v4,
-        (CUcontext * handle, CUctxCreateParams *parameters, unsigned int flags, CUdevice device),
-        handle, parameters, flags, device)
-
 /* Before the call that ends a context. */
 static void ending(struct ag_context *context)
 {
@@ -166,9 +137,7 @@ static CUresult retained(CUresult result, const CUcontext *handle, CUdevice devi
     return entered(result, handle, device, caller);
 }
 
-AG_RETRIED(cuDevicePrimaryCtxRetain, ag_device_of(device), (void)0,
-           retained(result, handle, device, __builtin_return_address(0)),
-           (CUcontext * handle, CUdevice device), handle, device)
+#include "interpose/hooks/made/contexts.h"
 
 /* Before the call: if it ends the primary context, its memory goes. NULL when it lives on. */
 static struct ag_context *primary_ending(CUdevice device, bool reset)

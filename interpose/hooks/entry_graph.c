@@ -39,12 +39,6 @@ static void note_copy(const CUDA_MEMCPY3D *copy)
         ag_drain_note_visible(AG_VISIBLE_PAGEABLE);
 }
 
-static void note_host(const CUDA_HOST_NODE_PARAMS *parameters)
-{
-    (void)parameters;
-    ag_drain_note_visible(AG_VISIBLE_HOST_FUNCTION);
-}
-
 static void note_node(const CUgraphNodeParams *parameters)
 {
     if (parameters && parameters->type == CU_GRAPH_NODE_TYPE_HOST)
@@ -101,39 +95,4 @@ void ag_entry_note_captured(CUgraph graph)
     ag_pages_free(many, n * sizeof(CUgraphNode));
 }
 
-/* --- nodes that are added, and set to be others --- */
-
-/* `note_<what>` is given the parameter `with`, before the call. */
-#define NODES(what, with, symbol, parameters, ...)        \
-    AG_ENTRY CUresult symbol parameters                   \
-    {                                                     \
-        AG_ENTER(symbol, __VA_ARGS__);                    \
-        note_##what(with);                                \
-        return ag_entry_leave(ag_cu.symbol(__VA_ARGS__)); \
-    }
-
-NODES(host, parameters, cuGraphAddHostNode,
-      (CUgraphNode * node, CUgraph graph, const CUgraphNode *dependencies, size_t n,
-       const CUDA_HOST_NODE_PARAMS *parameters),
-      node, graph, dependencies, n, parameters)
-NODES(copy, copy, cuGraphAddMemcpyNode,
-      (CUgraphNode * node, CUgraph graph, const CUgraphNode *dependencies, size_t n,
-       const CUDA_MEMCPY3D *copy, CUcontext context),
-      node, graph, dependencies, n, copy, context)
-NODES(node, parameters, cuGraphAddNode,
-      (CUgraphNode * node, CUgraph graph, const CUgraphNode *dependencies, size_t n,
-       CUgraphNodeParams *parameters),
-      node, graph, dependencies, n, parameters)
-NODES(node, parameters, cuGraphAddNode_v2,
-      (CUgraphNode * node, CUgraph graph, const CUgraphNode *dependencies,
-       const CUgraphEdgeData *edges, size_t n, CUgraphNodeParams *parameters),
-      node, graph, dependencies, edges, n, parameters)
-NODES(copy, copy, cuGraphMemcpyNodeSetParams, (CUgraphNode node, const CUDA_MEMCPY3D *copy), node,
-      copy)
-NODES(node, parameters, cuGraphNodeSetParams, (CUgraphNode node, CUgraphNodeParams *parameters),
-      node, parameters)
-NODES(copy, copy, cuGraphExecMemcpyNodeSetParams,
-      (CUgraphExec exec, CUgraphNode node, const CUDA_MEMCPY3D *copy, CUcontext context), exec,
-      node, copy, context)
-NODES(node, parameters, cuGraphExecNodeSetParams,
-      (CUgraphExec exec, CUgraphNode node, CUgraphNodeParams *parameters), exec, node, parameters)
+#include "interpose/hooks/made/graph_nodes.h"

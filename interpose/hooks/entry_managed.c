@@ -44,51 +44,10 @@ static void make_room_for_all(const CUdeviceptr *p, const size_t *bytes, size_t 
     }
 }
 
-#define BRINGS(symbol, per_thread, room, parameters, ...) \
-    AG_ENTRY CUresult symbol parameters                   \
-    {                                                     \
-        AG_ENTER(symbol, __VA_ARGS__);                    \
-        room;                                             \
-        ag_watch_work(stream, per_thread);                \
-        return ag_entry_leave(ag_cu.symbol(__VA_ARGS__)); \
-    }
-
-#define PREFETCHES(symbol, per_thread)                                                        \
-    BRINGS(symbol, per_thread, make_room(p, bytes, location_of(device)),                      \
-           (CUdeviceptr p, size_t bytes, CUdevice device, CUstream stream), p, bytes, device, \
-           stream)
-PREFETCHES(cuMemPrefetchAsync, false)
-PREFETCHES(cuMemPrefetchAsync_ptsz, true)
-
-#define PREFETCHES_TO(symbol, per_thread)                                                        \
-    BRINGS(symbol, per_thread, make_room(p, bytes, to),                                          \
-           (CUdeviceptr p, size_t bytes, CUmemLocation to, unsigned int flags, CUstream stream), \
-           p, bytes, to, flags, stream)
-PREFETCHES_TO(cuMemPrefetchAsync_v2, false)
-PREFETCHES_TO(cuMemPrefetchAsync_v2_ptsz, true)
-
-#define PREFETCHES_ALL(symbol, per_thread)                                                 \
-    BRINGS(symbol, per_thread, make_room_for_all(p, bytes, n, to, first, n_to),            \
-           (CUdeviceptr * p, size_t * bytes, size_t n, CUmemLocation * to, size_t * first, \
-            size_t n_to, unsigned long long flags, CUstream stream),                       \
-           p, bytes, n, to, first, n_to, flags, stream)
-PREFETCHES_ALL(cuMemPrefetchBatchAsync, false)
-PREFETCHES_ALL(cuMemPrefetchBatchAsync_ptsz, true)
-PREFETCHES_ALL(cuMemDiscardAndPrefetchBatchAsync, false)
-PREFETCHES_ALL(cuMemDiscardAndPrefetchBatchAsync_ptsz, true)
-
 /* It may come there by the next kernel that touches it. */
 static CUmemLocation preferred(CUmem_advise advice, CUmemLocation location)
 {
     return advice == CU_MEM_ADVISE_SET_PREFERRED_LOCATION ? location : host;
 }
 
-#define ADVISES(symbol, type, to)                                                             \
-    AG_ENTRY CUresult symbol(CUdeviceptr p, size_t bytes, CUmem_advise advice, type location) \
-    {                                                                                         \
-        AG_ENTER(symbol, p, bytes, advice, location);                                         \
-        make_room(p, bytes, preferred(advice, to));                                           \
-        return ag_entry_leave(ag_cu.symbol(p, bytes, advice, location));                      \
-    }
-ADVISES(cuMemAdvise, CUdevice, location_of(location))
-ADVISES(cuMemAdvise_v2, CUmemLocation, location)
+#include "interpose/hooks/made/managed.h"

@@ -114,7 +114,7 @@ AG_ENTRY CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute a
     return ag_entry_leave(ag_answer_set_attribute(value, attribute, ptr));
 }
 
-/* It waits for all work, so the hook is left before, as in AG_WAITS of entry_replay.h. */
+/* It waits for all work, so the hook is left before, as in WAITS of made/kinds.c.in. */
 AG_ENTRY CUresult cuMemFreeHost(void *p)
 {
     struct ag_held_free held;

@@ -20,30 +20,7 @@ static void note_code(bool prints)
         ag_drain_note_visible(AG_VISIBLE_PRINTF);
 }
 
-#define BEGINS_LOADING(symbol, prints)   \
-    AG_TIMES_WAIT(AG_WAIT_CODE, symbol); \
-    note_code(prints)
-
-/* `prints` is evaluated once, before the call. */
-#define LOADS(symbol, prints, parameters, ...) \
-    AG_RETRIED(symbol, NULL, BEGINS_LOADING(symbol, prints), result, parameters, __VA_ARGS__)
-
-LOADS(cuModuleLoad, ag_image_file_prints(file), (CUmodule * module, const char *file), module, file)
-LOADS(cuModuleLoadData, ag_image_prints(image), (CUmodule * module, const void *image), module,
-      image)
-LOADS(cuModuleLoadDataEx, ag_image_prints(image),
-      (CUmodule * module, const void *image, unsigned int n, CUjit_option *options, void **values),
-      module, image, n, options, values)
-LOADS(cuModuleLoadFatBinary, ag_image_prints(image), (CUmodule * module, const void *image), module,
-      image)
-LOADS(cuLibraryLoadData, ag_image_prints(code),
-      (CUlibrary * library, const void *code, CUjit_option *jit, void **jit_values,
-       unsigned int n_jit, CUlibraryOption *options, void **values, unsigned int n),
-      library, code, jit, jit_values, n_jit, options, values, n)
-LOADS(cuLibraryLoadFromFile, ag_image_file_prints(file),
-      (CUlibrary * library, const char *file, CUjit_option *jit, void **jit_values,
-       unsigned int n_jit, CUlibraryOption *options, void **values, unsigned int n),
-      library, file, jit, jit_values, n_jit, options, values, n)
+#include "interpose/hooks/made/code.h"
 
 /* --- attributes of functions --- */
 

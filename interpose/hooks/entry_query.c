@@ -79,14 +79,6 @@ static void wait_first(void)
         ag_host_wait_complete(AG_STAT_WAITED_DESTROY);
 }
 
-#define WAITED_FIRST(symbol, parameters, ...)             \
-    AG_ENTRY CUresult symbol parameters                   \
-    {                                                     \
-        AG_ENTER(symbol, __VA_ARGS__);                    \
-        wait_first();                                     \
-        return ag_entry_leave(ag_cu.symbol(__VA_ARGS__)); \
-    }
-
 static void forgotten(void)
 {
     if (ag_entry_replays_now()) {
@@ -99,24 +91,23 @@ static void forgotten(void)
 }
 
 /* Code that goes: its functions' handles may come back as others. */
-#define UNLOADS(symbol, parameters, ...)                  \
-    AG_ENTRY CUresult symbol parameters                   \
-    {                                                     \
-        AG_ENTER(symbol, __VA_ARGS__);                    \
-        AG_TIMES_WAIT(AG_WAIT_CODE, symbol);              \
-        wait_first();                                     \
-        forgotten();                                      \
-        return ag_entry_leave(ag_cu.symbol(__VA_ARGS__)); \
-    }
+AG_ENTRY CUresult cuModuleUnload(CUmodule module)
+{
+    AG_ENTER(cuModuleUnload, module);
+    AG_TIMES_WAIT(AG_WAIT_CODE, cuModuleUnload);
+    wait_first();
+    forgotten();
+    return ag_entry_leave(ag_cu.cuModuleUnload(module));
+}
 
-UNLOADS(cuModuleUnload, (CUmodule module), module)
-UNLOADS(cuLibraryUnload, (CUlibrary library), library)
-WAITED_FIRST(cuTexObjectDestroy, (CUtexObject object), object)
-WAITED_FIRST(cuSurfObjectDestroy, (CUsurfObject object), object)
-WAITED_FIRST(cuMemUnmap, (CUdeviceptr ptr, size_t size), ptr, size)
-WAITED_FIRST(cuMemSetAccess,
-             (CUdeviceptr ptr, size_t size, const CUmemAccessDesc *map, size_t count), ptr, size,
-             map, count)
+AG_ENTRY CUresult cuLibraryUnload(CUlibrary library)
+{
+    AG_ENTER(cuLibraryUnload, library);
+    AG_TIMES_WAIT(AG_WAIT_CODE, cuLibraryUnload);
+    wait_first();
+    forgotten();
+    return ag_entry_leave(ag_cu.cuLibraryUnload(library));
+}
 
 /* A graph keeps what its context was like when it was made: a kernel that needs the stack which was
  * raised since fails there. Dropped behind the call: what is made beside it keeps the old, too. */
@@ -127,8 +118,4 @@ static CUresult altered(CUresult result)
     return result;
 }
 
-#define ALTERS_CONTEXT(symbol, parameters, ...) \
-    AG_RETRIED(symbol, NULL, wait_first(), altered(result), parameters, __VA_ARGS__)
-
-ALTERS_CONTEXT(cuCtxSetLimit, (CUlimit limit, size_t value), limit, value)
-ALTERS_CONTEXT(cuCtxDisablePeerAccess, (CUcontext peer), peer)
+#include "interpose/hooks/made/queries.h"

@@ -10,9 +10,6 @@
 #include "policy/inject.h"
 #include "policy/order/drain.h"
 
-#define RETRIED(symbol, parameters, ...) \
-    AG_RETRIED(symbol, NULL, (void)0, result, parameters, __VA_ARGS__)
-
 bool ag_entry_makes_room(void)
 {
     bool made;
@@ -26,24 +23,12 @@ bool ag_entry_makes_room(void)
     return made;
 }
 
-RETRIED(cuArrayCreate_v2, (CUarray * array, const CUDA_ARRAY_DESCRIPTOR *descriptor), array,
-        descriptor)
-RETRIED(cuArray3DCreate_v2, (CUarray * array, const CUDA_ARRAY3D_DESCRIPTOR *descriptor), array,
-        descriptor)
-RETRIED(cuMipmappedArrayCreate,
-        (CUmipmappedArray * array, const CUDA_ARRAY3D_DESCRIPTOR *descriptor, unsigned int levels),
-        array, descriptor, levels)
-
 static CUresult named(CUresult result, const CUfunction *function, const char *name)
 {
     if (result == CUDA_SUCCESS)
         ag_function_note(*function, name);
     return result;
 }
-
-/* Code may be loaded when it is first asked for. */
-AG_RETRIED(cuModuleGetFunction, NULL, (void)0, named(result, function, name),
-           (CUfunction * function, CUmodule module, const char *name), function, module, name)
 
 /* The runtime looks functions up so. */
 static CUresult named_as(CUresult result, const CUfunction *function, CUkernel kernel)
@@ -56,40 +41,11 @@ static CUresult named_as(CUresult result, const CUfunction *function, CUkernel k
     return result;
 }
 
-AG_RETRIED(cuKernelGetFunction, NULL, (void)0, named_as(result, function, kernel),
-           (CUfunction * function, CUkernel kernel), function, kernel)
-RETRIED(cuLibraryGetModule, (CUmodule * module, CUlibrary library), module, library)
-RETRIED(cuFuncLoad, (CUfunction function), function)
-RETRIED(cuFuncGetAttribute, (int *value, CUfunction_attribute attribute, CUfunction function),
-        value, attribute, function)
-RETRIED(cuKernelGetAttribute,
-        (int *value, CUfunction_attribute attribute, CUkernel kernel, CUdevice device), value,
-        attribute, kernel, device)
-RETRIED(cuOccupancyMaxActiveBlocksPerMultiprocessor,
-        (int *blocks, CUfunction function, int block, size_t shared_bytes), blocks, function, block,
-        shared_bytes)
-RETRIED(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags,
-        (int *blocks, CUfunction function, int block, size_t shared_bytes, unsigned int flags),
-        blocks, function, block, shared_bytes, flags)
-
-/* Launches of before CUDA 4.0; the driver holds what was set for them. */
-#define LAUNCHES_OLD(symbol, stream, parameters, ...)                                           \
-    AG_RETRIED(symbol, NULL, (ag_launches_add(function, stream), ag_watch_work(stream, false)), \
-               result, parameters, __VA_ARGS__)
-
-LAUNCHES_OLD(cuLaunch, NULL, (CUfunction function), function)
-LAUNCHES_OLD(cuLaunchGrid, NULL, (CUfunction function, int width, int height), function, width,
-             height)
-LAUNCHES_OLD(cuLaunchGridAsync, stream,
-             (CUfunction function, int width, int height, CUstream stream), function, width, height,
-             stream)
-
-/* An executable graph takes memory of the device for its nodes. */
-RETRIED(cuGraphExecUpdate,
-        (CUgraphExec exec, CUgraph graph, CUgraphNode *node, CUgraphExecUpdateResult *why), exec,
-        graph, node, why)
-RETRIED(cuGraphExecUpdate_v2, (CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo *info),
-        exec, graph, info)
+static void note_old_launch(CUfunction function, CUstream stream)
+{
+    ag_launches_add(function, stream);
+    ag_watch_work(stream, false);
+}
 
 static CUresult refuse_graph(const CUgraphExec *exec, CUgraph graph, const void *caller)
 {
@@ -116,42 +72,7 @@ static CUresult begin(struct ag_app_graphs_span *span, CUresult refusal)
     return refusal;
 }
 
-#define INSTANTIATES_UNLESS(refusal, symbol, parameters, ...) \
-    AG_ENTRY CUresult symbol parameters                       \
-    {                                                         \
-        struct ag_app_graphs_span span;                       \
-        CUresult result;                                      \
-                                                              \
-        AG_ENTER(symbol, __VA_ARGS__);                        \
-        result = begin(&span, refusal);                       \
-        if (result != CUDA_SUCCESS)                           \
-            return ag_entry_leave(result);                    \
-        result = ag_cu.symbol(__VA_ARGS__);                   \
-        if (ag_entry_tries_graph_again(&span, result))        \
-            result = ag_cu.symbol(__VA_ARGS__);               \
-        ag_app_graphs_instantiated(&span, exec, result);      \
-        return ag_entry_leave(result);                        \
-    }
-
-#define INSTANTIATES(symbol, parameters, ...)                                           \
-    INSTANTIATES_UNLESS(refuse_graph(exec, graph, __builtin_return_address(0)), symbol, \
-                        parameters, __VA_ARGS__)
-#define INSTANTIATES_WITH(symbol)                                                              \
-    INSTANTIATES_UNLESS(                                                                       \
-        refuse_graph_with(exec, graph, parameters, __builtin_return_address(0)), symbol,       \
-        (CUgraphExec * exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS * parameters), exec, \
-        graph, parameters)
-
-INSTANTIATES(cuGraphInstantiate,
-             (CUgraphExec * exec, CUgraph graph, CUgraphNode *node, char *text, size_t size), exec,
-             graph, node, text, size)
-INSTANTIATES(cuGraphInstantiate_v2,
-             (CUgraphExec * exec, CUgraph graph, CUgraphNode *node, char *text, size_t size), exec,
-             graph, node, text, size)
-INSTANTIATES(cuGraphInstantiateWithFlags,
-             (CUgraphExec * exec, CUgraph graph, unsigned long long flags), exec, graph, flags)
-INSTANTIATES_WITH(cuGraphInstantiateWithParams)
-INSTANTIATES_WITH(cuGraphInstantiateWithParams_ptsz)
+#include "interpose/hooks/made/retries.h"
 
 AG_ENTRY CUresult cuGraphExecDestroy(CUgraphExec exec)
 {

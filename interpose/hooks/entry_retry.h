@@ -11,23 +11,7 @@
 /* Gives back what we keep of the current context's device. False within our own calls. */
 bool ag_entry_makes_room(void);
 
-/* `on`: the device whose memory it is, asked for after a failure only; NULL: that of the current
- * context. `before`: statements before the first call; `after`: what is returned, in terms of
- * `result`. */
-#define AG_RETRIED(symbol, on, before, after, parameters, ...)                      \
-    AG_ENTRY CUresult symbol parameters                                             \
-    {                                                                               \
-        CUresult result;                                                            \
-                                                                                    \
-        AG_ENTER(symbol, __VA_ARGS__);                                              \
-        before;                                                                     \
-        result = ag_cu.symbol(__VA_ARGS__);                                         \
-        if (result == CUDA_ERROR_OUT_OF_MEMORY && ag_pressure_relieve_for_call(on)) \
-            result = ag_cu.symbol(__VA_ARGS__);                                     \
-        return ag_entry_leave(after);                                               \
-    }
-
-/* The same for calls that measure a graph. */
+/* Is a call that measures a graph to be made again? */
 static inline bool ag_entry_tries_graph_again(const struct ag_app_graphs_span *span,
                                               CUresult result)
 {

@@ -17,24 +17,6 @@
 #include "policy/inject.h"
 #include "policy/order/drain.h"
 
-#define NOTED(how, symbol, parameters, ...)               \
-    AG_ENTRY CUresult symbol parameters                   \
-    {                                                     \
-        AG_ENTER(symbol, __VA_ARGS__);                    \
-        ag_drain_note_visible(how);                       \
-        return ag_entry_leave(ag_cu.symbol(__VA_ARGS__)); \
-    }
-
-/* The same, of work on a stream. */
-#define NOTED_WORK(how, symbol, per_thread, parameters, ...) \
-    AG_ENTRY CUresult symbol parameters                      \
-    {                                                        \
-        AG_ENTER(symbol, __VA_ARGS__);                       \
-        ag_drain_note_visible(how);                          \
-        ag_watch_work(stream, per_thread);                   \
-        return ag_entry_leave(ag_cu.symbol(__VA_ARGS__));    \
-    }
-
 /* Pinned memory that CUDA's own libraries keep for themselves is none that the program reads. */
 static void note_host(const void *caller, size_t bytes)
 {
@@ -76,7 +58,7 @@ static CUresult given_managed(CUresult result, CUdeviceptr *p, size_t bytes)
     return ag_held_given(result, AG_HELD_MANAGED, p, bytes);
 }
 
-/* The same, of calls that take memory `p` of `bytes`, which a rule may fail. `kind`: of the memory,
+/* Hooks of calls that take memory `p` of `bytes`, which a rule may fail. `kind`: of the memory,
  * in the names of the functions above. */
 #define TAKES(call, kind, symbol, parameters, ...)                            \
     AG_ENTRY CUresult symbol parameters                                       \
@@ -103,39 +85,6 @@ TAKES(AG_CALL_HOST, registered, cuMemHostRegister_v2, (void *p, size_t bytes, un
       p, bytes, flags)
 TAKES(AG_CALL_MANAGED, managed, cuMemAllocManaged,
       (CUdeviceptr * p, size_t bytes, unsigned int flags), p, bytes, flags)
-NOTED(AG_VISIBLE_MANAGED, cuLibraryGetManaged,
-      (CUdeviceptr * dptr, size_t *bytes, CUlibrary library, const char *name), dptr, bytes,
-      library, name)
-NOTED(AG_VISIBLE_EXTERNAL, cuImportExternalMemory,
-      (CUexternalMemory * memory, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *descriptor), memory,
-      descriptor)
-NOTED(AG_VISIBLE_EXTERNAL, cuImportExternalSemaphore,
-      (CUexternalSemaphore * semaphore, const CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC *descriptor),
-      semaphore, descriptor)
-NOTED_WORK(AG_VISIBLE_EXTERNAL, cuGraphicsMapResources, false,
-           (unsigned int count, CUgraphicsResource *resources, CUstream stream), count, resources,
-           stream)
-NOTED_WORK(AG_VISIBLE_EXTERNAL, cuGraphicsMapResources_ptsz, true,
-           (unsigned int count, CUgraphicsResource *resources, CUstream stream), count, resources,
-           stream)
-NOTED(AG_VISIBLE_SHARED, cuIpcGetEventHandle, (CUipcEventHandle * handle, CUevent event), handle,
-      event)
-NOTED(AG_VISIBLE_SHARED, cuIpcOpenEventHandle, (CUevent * event, CUipcEventHandle handle), event,
-      handle)
-NOTED(AG_VISIBLE_SHARED, cuMemExportToShareableHandle,
-      (void *exported, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType type,
-       unsigned long long flags),
-      exported, handle, type, flags)
-NOTED(AG_VISIBLE_SHARED, cuMemImportFromShareableHandle,
-      (CUmemGenericAllocationHandle * handle, void *exported, CUmemAllocationHandleType type),
-      handle, exported, type)
-NOTED_WORK(AG_VISIBLE_HOST_FUNCTION, cuStreamAddCallback, false,
-           (CUstream stream, CUstreamCallback callback, void *data, unsigned int flags), stream,
-           callback, data, flags)
-NOTED_WORK(AG_VISIBLE_HOST_FUNCTION, cuStreamAddCallback_ptsz, true,
-           (CUstream stream, CUstreamCallback callback, void *data, unsigned int flags), stream,
-           callback, data, flags)
-NOTED(AG_VISIBLE_PEERS, cuCtxEnablePeerAccess, (CUcontext peer, unsigned int flags), peer, flags)
 
 /* The state of its stream, if that is replayed. A graph with a host function is none that can be
  * submitted ahead: the driver lets some 28 wait and then blocks, which a function that waits for
@@ -177,15 +126,6 @@ static CUresult note_global(CUresult result, const CUdeviceptr *dptr)
     return result;
 }
 
-/* The driver may load the code now, which takes memory. */
-#define FINDS(symbol, parameters, ...) \
-    AG_RETRIED(symbol, NULL, (void)0, note_global(result, dptr), parameters, __VA_ARGS__)
-
-FINDS(cuModuleGetGlobal_v2, (CUdeviceptr * dptr, size_t *bytes, CUmodule module, const char *name),
-      dptr, bytes, module, name)
-FINDS(cuLibraryGetGlobal, (CUdeviceptr * dptr, size_t *bytes, CUlibrary library, const char *name),
-      dptr, bytes, library, name)
-
 /* --- copies in batches --- */
 
 /* Any other copy is done with pageable memory when its call returns. Of a batch, the driver may
@@ -223,51 +163,4 @@ static void note_boxes(const CUDA_MEMCPY3D_BATCH_OP *boxes, size_t n)
     }
 }
 
-#define LINES(symbol, per_thread, parameters, ...)         \
-    AG_ENTRY CUresult symbol parameters                    \
-    {                                                      \
-        AG_ENTER(symbol, __VA_ARGS__);                     \
-        note_lines(to, from, n, attributes, n_attributes); \
-        ag_watch_work(stream, per_thread);                 \
-        return ag_entry_leave(ag_cu.symbol(__VA_ARGS__));  \
-    }
-
-#define BOXES(symbol, per_thread, parameters, ...)        \
-    AG_ENTRY CUresult symbol parameters                   \
-    {                                                     \
-        AG_ENTER(symbol, __VA_ARGS__);                    \
-        note_boxes(boxes, n);                             \
-        ag_watch_work(stream, per_thread);                \
-        return ag_entry_leave(ag_cu.symbol(__VA_ARGS__)); \
-    }
-
-LINES(cuMemcpyBatchAsync, false,
-      (CUdeviceptr * to, CUdeviceptr *from, size_t *sizes, size_t n, CUmemcpyAttributes *attributes,
-       size_t *indices, size_t n_attributes, size_t *failed, CUstream stream),
-      to, from, sizes, n, attributes, indices, n_attributes, failed, stream)
-LINES(cuMemcpyBatchAsync_ptsz, true,
-      (CUdeviceptr * to, CUdeviceptr *from, size_t *sizes, size_t n, CUmemcpyAttributes *attributes,
-       size_t *indices, size_t n_attributes, size_t *failed, CUstream stream),
-      to, from, sizes, n, attributes, indices, n_attributes, failed, stream)
-LINES(cuMemcpyBatchAsync_v2, false,
-      (CUdeviceptr * to, CUdeviceptr *from, size_t *sizes, size_t n, CUmemcpyAttributes *attributes,
-       size_t *indices, size_t n_attributes, CUstream stream),
-      to, from, sizes, n, attributes, indices, n_attributes, stream)
-LINES(cuMemcpyBatchAsync_v2_ptsz, true,
-      (CUdeviceptr * to, CUdeviceptr *from, size_t *sizes, size_t n, CUmemcpyAttributes *attributes,
-       size_t *indices, size_t n_attributes, CUstream stream),
-      to, from, sizes, n, attributes, indices, n_attributes, stream)
-BOXES(cuMemcpy3DBatchAsync, false,
-      (size_t n, CUDA_MEMCPY3D_BATCH_OP *boxes, size_t *failed, unsigned long long flags,
-       CUstream stream),
-      n, boxes, failed, flags, stream)
-BOXES(cuMemcpy3DBatchAsync_ptsz, true,
-      (size_t n, CUDA_MEMCPY3D_BATCH_OP *boxes, size_t *failed, unsigned long long flags,
-       CUstream stream),
-      n, boxes, failed, flags, stream)
-BOXES(cuMemcpy3DBatchAsync_v2, false,
-      (size_t n, CUDA_MEMCPY3D_BATCH_OP *boxes, unsigned long long flags, CUstream stream), n,
-      boxes, flags, stream)
-BOXES(cuMemcpy3DBatchAsync_v2_ptsz, true,
-      (size_t n, CUDA_MEMCPY3D_BATCH_OP *boxes, unsigned long long flags, CUstream stream), n,
-      boxes, flags, stream)
+#include "interpose/hooks/made/visible.h"

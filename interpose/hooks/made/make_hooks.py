@@ -88,8 +88,14 @@ def wrapped(line, opened=()):
     after = line[:outermost] + "\n" + wrapped(indent + line[outermost:], [len(indent)]) if outermost else ""
     if not places:
         return after or line
-    _, at, opened = max(places)
+    depth, at, opened = max(places)
+    if depth < -1 and len(after.split("\n")) == 2:
+        return after
     aligned = line[:at] + "\n" + wrapped(" " * opened[-1] + line[at + 1 :], opened)
+    left, assigns, right = line.partition(" = ")
+    below = left + " =\n" + wrapped(indent + right) if assigns and right[0] != "{" else ""
+    if below and below.count("\n") <= aligned.count("\n"):
+        return below
     return after if after and aligned.count("\n") > after.count("\n") + 2 else aligned
 
 
@@ -100,11 +106,12 @@ def arguments_of(parameters):
 
 def hook(kind, names, template, columns, symbol, per_thread):
     """The functions of one hook."""
-    required = [name for name in names if not name.endswith("?")]
+    required = [name for name in names if "?" not in name]
     if not len(required) <= len(columns) <= len(names):
         raise ValueError(f"{symbol}: {kind} has the columns {', '.join(names)}")
     columns = [re.sub(r"\bper_thread\b", per_thread, column) for column in columns]
-    values = dict(zip((name.rstrip("?") for name in names), columns + [""] * len(names)))
+    columns += [""] * (len(names) - len(columns))
+    values = {name.partition("?")[0]: column or name.partition("?")[2] for name, column in zip(names, columns)}
     parameters = values["parameters"] = values["parameters"][1:-1]
     arguments = arguments_of(parameters)
     values.update(symbol=symbol, per_thread=per_thread, arguments=arguments, and_arguments=arguments and ", " + arguments)
