@@ -23,44 +23,6 @@ void ag_entry_configure(const struct ag_options *options)
     settings = options;
 }
 
-bool ag_entry_may_substitute(void)
-{
-    int state = atomic_load_explicit(&ag_entry_state, memory_order_acquire);
-
-    return state == AG_ENTRY_NEW ? !ag_options_are_disabled(environ) : state == AG_ENTRY_ACTIVE;
-}
-
-bool ag_entry_watches_streams(void)
-{
-    int state = atomic_load_explicit(&ag_entry_state, memory_order_acquire);
-
-    return state == AG_ENTRY_NEW ? ag_options_may_watch_streams(environ) : ag_watch_is_on();
-}
-
-bool ag_entry_watches_launches(void)
-{
-    int launches = atomic_load_explicit(&ag_entry_launches, memory_order_acquire);
-
-    if (launches == AG_LAUNCHES_NEW)
-        return ag_options_may_watch_launches(environ);
-    return launches == AG_LAUNCHES_WATCHED;
-}
-
-bool ag_entry_replays(void)
-{
-    int replay = atomic_load_explicit(&ag_entry_replay, memory_order_acquire);
-
-    return replay == AG_REPLAY_NEW ? ag_options_may_replay(environ) : ag_entry_replays_now();
-}
-
-bool ag_entry_times_waits(void)
-{
-    int replay = atomic_load_explicit(&ag_entry_replay, memory_order_acquire);
-
-    return replay == AG_REPLAY_NEW ? ag_options_may_time_waits(environ)
-                                   : (replay & AG_REPLAY_TIMED) != 0;
-}
-
 /* May any memory be other than the driver's own, as the settings have it? */
 static bool redirects(void)
 {
@@ -68,36 +30,56 @@ static bool redirects(void)
            settings->guard != AG_GUARD_OFF;
 }
 
-bool ag_entry_orders_frees(void)
+/* May frees do other than wait for the device? */
+static bool orders_frees(void)
 {
-    int state = atomic_load_explicit(&ag_entry_state, memory_order_acquire);
-
-    if (state == AG_ENTRY_NEW)
-        return ag_options_may_order_frees(environ);
-    return state == AG_ENTRY_ACTIVE && settings->free_mode != AG_FREE_SYNC &&
-           settings->guard == AG_GUARD_OFF;
+    return settings->free_mode != AG_FREE_SYNC && settings->guard == AG_GUARD_OFF;
 }
 
-bool ag_entry_looks_for_errors(void)
+/* A launch may need memory that is kept, and may have to wait behind a free. */
+static bool sees_launches(void)
 {
-    int state = atomic_load_explicit(&ag_entry_state, memory_order_acquire);
+    return redirects() || ag_watch_is_on() ||
+           atomic_load_explicit(&ag_entry_launches, memory_order_acquire) > AG_LAUNCHES_PASSED;
+}
 
-    if (state == AG_ENTRY_NEW)
-        return ag_options_may_look_for_errors(environ);
-    return state == AG_ENTRY_ACTIVE && settings->on_error != AG_ON_ERROR_NOTE;
+static bool times_waits(void)
+{
+    return (atomic_load_explicit(&ag_entry_replay, memory_order_acquire) & AG_REPLAY_TIMED) != 0;
 }
 
 bool ag_entry_sees_launches(void)
 {
-    return ag_entry_keeps_memory() || ag_entry_watches_launches() || ag_entry_watches_streams() ||
-           ag_entry_replays() || ag_entry_looks_for_errors();
+    return ag_entry_substitutes() && sees_launches();
 }
 
-bool ag_entry_keeps_memory(void)
+static bool is_needed(enum ag_when when)
+{
+    switch (when) {
+    case AG_WHEN_LAUNCHES:
+        return sees_launches();
+    case AG_WHEN_EARLY:
+        return sees_launches() || orders_frees();
+    case AG_WHEN_ORDERED:
+        return orders_frees();
+    case AG_WHEN_WORK:
+        return ag_watch_is_on() || ag_entry_replays_now();
+    case AG_WHEN_WORK_OR_WAITS:
+        return ag_watch_is_on() || ag_entry_replays_now() || times_waits();
+    case AG_WHEN_GRAPH:
+        return ag_entry_replays_now();
+    case AG_WHEN_GRAPH_OR_WAITS:
+        return ag_entry_replays_now() || times_waits();
+    default:
+        return true;
+    }
+}
+
+bool ag_entry_needs(enum ag_when when)
 {
     int state = atomic_load_explicit(&ag_entry_state, memory_order_acquire);
 
     if (state == AG_ENTRY_NEW)
-        return ag_options_may_keep(environ);
-    return state == AG_ENTRY_ACTIVE && redirects();
+        return !ag_options_are_disabled(environ);
+    return state == AG_ENTRY_ACTIVE && is_needed(when);
 }

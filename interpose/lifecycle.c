@@ -364,14 +364,33 @@ static void tell_nobody(enum ag_log_level level, const char *line)
     (void)line;
 }
 
+/* NVTX comes before the first hooked call, or may do so: the same reader reads ahead for it, without
+ * a word. With the beginning taken. False: the settings have been read for good. */
+static bool read_ahead(void)
+{
+    if (atomic_load_explicit(&ag_entry_state, memory_order_relaxed) != AG_ENTRY_NEW)
+        return false;
+    (void)ag_options_read(environ, &options, tell_nobody);
+    return true;
+}
+
 void ag_lifecycle_know_marks(void)
 {
     take_beginning();
-    if (atomic_load_explicit(&ag_entry_state, memory_order_relaxed) == AG_ENTRY_NEW) {
-        (void)ag_options_read(environ, &options, tell_nobody);
+    if (read_ahead())
         ag_marks_configure(&options);
-    }
     release_beginning();
+}
+
+static void offer_to_nvtx(void)
+{
+    int saved_errno = errno;
+
+    take_beginning();
+    (void)read_ahead();
+    ag_nvtx_offer(&options);
+    release_beginning();
+    errno = saved_errno;
 }
 
 static void begin_trace(void)
@@ -423,7 +442,8 @@ __attribute__((constructor)) static void begin(void)
     ag_unused_begin();
     ag_errors_begin();
     ag_audit_memory_begin();
-    ag_nvtx_offer();
+    if (ag_nvtx_may_be_needed())
+        offer_to_nvtx();
 }
 
 __attribute__((destructor)) static void finish(void)

@@ -66,39 +66,20 @@ void ag_entry_configure(const struct ag_options *options);
 /* Reads the settings and finds the driver, once; returns the state from then on (lifecycle.c). */
 enum ag_entry_state ag_entry_start(void);
 
-/* Are launches watched, or, before anything was read, may they come to be? Reads no more than the
- * environment. */
-bool ag_entry_watches_launches(void);
+/* Is a look-up to answer with our function of a hook that is for `when`? Before the settings are
+ * read every hook may come to be needed, so the answer is yes: what is not needed then jumps on, as
+ * for programs that are linked with the driver. Only ALLOGRAFT_DISABLE of the environment is known
+ * that early: with it nothing of ours is given out. */
+bool ag_entry_needs(enum ag_when when);
 
-/* Likewise, may we keep memory that a call of the driver's finds missing? */
-bool ag_entry_keeps_memory(void);
-
-/* Likewise for replay. */
-bool ag_entry_replays(void);
-
-/* Likewise, are calls timed that can wait, or is what they return looked at? */
-bool ag_entry_times_waits(void);
-
-/* Likewise, was it asked for that errors are looked for (ALLOGRAFT_ON_ERROR)? */
-bool ag_entry_looks_for_errors(void);
-
-/* Likewise, are launches seen, for whatever reason? */
+/* Once the settings are read: are launches seen, for whatever reason? */
 bool ag_entry_sees_launches(void);
 
-/* Likewise, is it watched which streams get work (policy/order/watch.h)? */
-bool ag_entry_watches_streams(void);
-
-/* Likewise, may frees not wait for the device? */
-bool ag_entry_orders_frees(void);
-
-/* Once the settings are read: are streams replayed? One load. */
+/* Likewise, are streams replayed? One load. */
 static inline bool ag_entry_replays_now(void)
 {
     return (atomic_load_explicit(&ag_entry_replay, memory_order_acquire) & AG_REPLAY_ON) != 0;
 }
-
-/* Likewise, are look-ups answered with our functions? */
-bool ag_entry_may_substitute(void);
 
 static inline bool ag_entry_inside(void)
 {

@@ -47,36 +47,11 @@ static void *const entries[] = {
  * to say: else one function had two addresses. */
 static _Atomic bool given[AG_N_HOOKS];
 
-/* Is the hook needed? Else its symbol is the driver's own, for all that programs can see. */
-static bool is_needed(enum ag_hook hook)
-{
-    if (!ag_entry_may_substitute())
-        return false;
-    switch (ag_hook_info(hook)->when) {
-    case AG_WHEN_EARLY:
-        if (ag_entry_orders_frees())
-            return true;
-        /* fall through */
-    case AG_WHEN_LAUNCHES:
-        return ag_entry_sees_launches();
-    case AG_WHEN_ORDERED:
-        return ag_entry_orders_frees();
-    case AG_WHEN_WORK:
-        return ag_entry_watches_streams() || ag_entry_replays();
-    case AG_WHEN_WORK_OR_WAITS:
-        return ag_entry_watches_streams() || ag_entry_replays() || ag_entry_times_waits();
-    case AG_WHEN_GRAPH:
-        return ag_entry_replays();
-    case AG_WHEN_GRAPH_OR_WAITS:
-        return ag_entry_replays() || ag_entry_times_waits();
-    default:
-        return true;
-    }
-}
-
+/* Else its symbol is the driver's own, for all that programs can see. */
 static bool is_wanted(enum ag_hook hook)
 {
-    return atomic_load_explicit(&given[hook], memory_order_relaxed) || is_needed(hook);
+    return atomic_load_explicit(&given[hook], memory_order_relaxed) ||
+           ag_entry_needs(ag_hook_info(hook)->when);
 }
 
 static void *give(enum ag_hook hook)
@@ -89,7 +64,7 @@ static void *give(enum ag_hook hook)
 /* Is what is not hooked stood in for? */
 static bool stands_in(void)
 {
-    return ag_entry_replays() || ag_entry_watches_streams();
+    return ag_entry_needs(AG_WHEN_WORK);
 }
 
 static void *by_trampoline(const char *name, void *real)

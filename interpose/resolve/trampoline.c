@@ -32,7 +32,7 @@ bool ag_trampoline_is_at(const void *address)
 /* Does the program need the trampoline, as things are set, or has it got it already? */
 static bool is_needed(unsigned number)
 {
-    return ag_entry_replays() || ag_kind_may_be_work(ag_trampoline_kind(number)) ||
+    return ag_entry_needs(AG_WHEN_GRAPH) || ag_kind_may_be_work(ag_trampoline_kind(number)) ||
            atomic_load_explicit(&given[number], memory_order_relaxed);
 }
 

@@ -45,11 +45,11 @@ static void before(unsigned number)
             "graphs cannot have kernels that read textures or surfaces by reference");
     if (ag_kind_may_be_work(kind))
         ag_watch_work(CU_STREAM_PER_THREAD, true); /* of whatever stream */
-    if (kind == AG_KIND_CODE && ag_entry_replays())
+    if (kind == AG_KIND_CODE && ag_entry_replays_now())
         ag_replay_forget_code(AG_FLUSH_CODE);
     else if (ag_replay_holds())
         ag_replay_flush_all(AG_FLUSH_CALL);
-    if (ag_kind_changes_what_graphs_name(kind) && ag_entry_replays())
+    if (ag_kind_changes_what_graphs_name(kind) && ag_entry_replays_now())
         ag_memory_forget();
 }
 

@@ -76,7 +76,7 @@ static bool always_enters(unsigned number)
 
     return (ag_kind_may_be_work(kind) && ag_watch_is_on()) ||
            ((ag_kind_changes_what_graphs_name(kind) || kind == AG_KIND_REFERENCE) &&
-            ag_entry_replays());
+            ag_replay_on());
 }
 
 void *ag_trampoline_fill(unsigned number, void *real)

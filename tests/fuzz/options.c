@@ -84,18 +84,6 @@ static unsigned count_bad(char **environment)
     return n;
 }
 
-/* What is asked of the environment before the settings are read is answered as by the settings. */
-static void check_early_answers(char **environment, const struct ag_options *options)
-{
-    bool on = !options->disable;
-
-    FUZZ_CHECK(ag_options_may_watch_launches(environment) ==
-               (on && ag_options_watch_launches(options)));
-    FUZZ_CHECK(ag_options_may_replay(environment) == (on && options->graph.n));
-    FUZZ_CHECK(ag_options_may_time_waits(environment) == (on && options->waits));
-    FUZZ_CHECK(ag_options_may_ask_for_nvtx(environment) == ag_options_ask_for_nvtx(options));
-}
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     char *block = malloc(size + 1), *environment[MOST_STRINGS + 1];
@@ -120,8 +108,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     FUZZ_CHECK(result == (n_errors ? -EINVAL : 0) && n_errors == count_bad(environment));
     check_ranges(&options);
     FUZZ_CHECK(ag_options_log_level(environment) <= AG_LOG_DEBUG);
-    if (!result)
-        check_early_answers(environment, &options);
+    FUZZ_CHECK(ag_options_are_disabled(environment) == options.disable);
     for (size_t i = 0; i < ag_options_count(); i++) {
         const char *text = ag_option_text(environment, i);
 

@@ -25,15 +25,12 @@ enum ag_flavour { AG_FLAVOUR_NONE, AG_FLAVOUR_LEGACY, AG_FLAVOUR_PTSZ, AG_FLAVOU
 /* Which settings a hook is for. */
 enum ag_when {
     AG_WHEN_ALWAYS,
-    /* As AG_WHEN_WORK, or launches prefetch: ag_entry_watches_launches(); or memory is kept, which
-     * a launch may need: ag_entry_keeps_memory(). */
-    AG_WHEN_LAUNCHES,
-    AG_WHEN_EARLY,   /* the same, or frees need not wait: ag_entry_orders_frees() */
-    AG_WHEN_ORDERED, /* frees need not wait: ag_entry_orders_frees() */
-    AG_WHEN_WORK,    /* streams are watched or replayed: ag_entry_watches_streams() */
-    AG_WHEN_GRAPH,   /* streams are replayed: ag_entry_replays() */
-    /* or calls are timed that can wait: ag_entry_times_waits() */
-    AG_WHEN_WORK_OR_WAITS,
+    AG_WHEN_LAUNCHES,      /* launches are watched, or may need memory that is kept, or a fence */
+    AG_WHEN_EARLY,         /* the same, or frees need not wait */
+    AG_WHEN_ORDERED,       /* frees need not wait */
+    AG_WHEN_WORK,          /* streams are watched or replayed */
+    AG_WHEN_WORK_OR_WAITS, /* the same, or calls are timed that can wait */
+    AG_WHEN_GRAPH,         /* streams are replayed */
     AG_WHEN_GRAPH_OR_WAITS,
 };
 

@@ -598,38 +598,24 @@ const char *ag_option_text(char **environment, size_t i)
     return NULL;
 }
 
-/* One variable of the environment, by the parser of its row. *ret is left alone where the variable
- * is not set, or bad. */
-#define READ_VARIABLE(environment, name, type, ret)                                  \
-    do {                                                                             \
-        const char *value = ag_option_text(environment, AG_OPTION_##name);           \
-        struct reason reason = {.first_column = 1};                                  \
-                                                                                     \
-        if (value)                                                                   \
-            (void)parse_##type(value, rows[AG_OPTION_##name].allowed, ret, &reason); \
-    } while (0)
-
 enum ag_log_level ag_options_log_level(char **environment)
 {
+    const char *text = ag_option_text(environment, AG_OPTION_LOG);
     enum ag_log_level level = AG_LOG_WARN;
 
-    READ_VARIABLE(environment, LOG, LOG_LEVEL, &level);
+    if (text)
+        (void)parse_LOG_LEVEL(text, rows[AG_OPTION_LOG].allowed, &level, NULL);
     return level;
 }
 
 bool ag_options_are_disabled(char **environment)
 {
+    const char *text = ag_option_text(environment, AG_OPTION_DISABLE);
     bool disable = false;
 
-    READ_VARIABLE(environment, DISABLE, SWITCH, &disable);
+    if (text)
+        (void)parse_SWITCH(text, rows[AG_OPTION_DISABLE].allowed, &disable, NULL);
     return disable;
-}
-
-static bool names_file(char **environment)
-{
-    const char *config = ag_option_text(environment, AG_OPTION_CONFIG);
-
-    return config && !is_off(config);
 }
 
 bool ag_options_watch_launches(const struct ag_options *options)
@@ -641,105 +627,14 @@ bool ag_options_watch_launches(const struct ag_options *options)
     return asks;
 }
 
-bool ag_options_may_watch_launches(char **environment)
-{
-    const char *rules = ag_option_text(environment, AG_OPTION_RULES);
-    enum ag_prefetch prefetch = AG_PREFETCH_ALLOC;
-
-    READ_VARIABLE(environment, PREFETCH, PREFETCH, &prefetch);
-    return !ag_options_are_disabled(environment) &&
-           (prefetch == AG_PREFETCH_LAUNCH || names_file(environment) ||
-            (rules && ag_rules_any(rules, ag_rule_watches_launches)));
-}
-
-/* What frees may do is one of `modes`, bits of enum ag_free_mode. */
-static bool may_free(char **environment, unsigned modes)
-{
-    enum ag_free_mode mode = AG_FREE_AUTO;
-
-    READ_VARIABLE(environment, FREE, FREE_MODE, &mode);
-    return !ag_options_are_disabled(environment) && (modes >> mode & 1 || names_file(environment));
-}
-
-bool ag_options_may_keep(char **environment)
-{
-    enum ag_policy policy = AG_POLICY_AUTO;
-    enum ag_guard guard = AG_GUARD_OFF;
-
-    READ_VARIABLE(environment, POLICY, POLICY, &policy);
-    READ_VARIABLE(environment, GUARD, GUARD, &guard);
-    return !ag_options_are_disabled(environment) &&
-           (policy != AG_POLICY_NATIVE || guard != AG_GUARD_OFF || names_file(environment) ||
-            ag_option_text(environment, AG_OPTION_RULES));
-}
-
-bool ag_options_may_watch_streams(char **environment)
-{
-    return may_free(environment, 1u << AG_FREE_AUTO);
-}
-
-bool ag_options_may_order_frees(char **environment)
-{
-    return may_free(environment, 1u << AG_FREE_AUTO | 1u << AG_FREE_ORDERED);
-}
-
-bool ag_options_may_replay(char **environment)
-{
-    struct ag_stream_words streams = {0};
-
-    if (ag_options_are_disabled(environment))
-        return false;
-    if (!ag_option_text(environment, AG_OPTION_GRAPH))
-        return names_file(environment);
-    READ_VARIABLE(environment, GRAPH, STREAMS, &streams);
-    return streams.n > 0;
-}
-
-bool ag_options_may_look_for_errors(char **environment)
-{
-    enum ag_on_error on_error = AG_ON_ERROR_NOTE;
-
-    if (ag_options_are_disabled(environment))
-        return false;
-    READ_VARIABLE(environment, ON_ERROR, ON_ERROR, &on_error);
-    return on_error != AG_ON_ERROR_NOTE ||
-           (names_file(environment) && !ag_option_text(environment, AG_OPTION_ON_ERROR));
-}
-
-bool ag_options_may_time_waits(char **environment)
-{
-    bool waits = false;
-
-    if (ag_options_are_disabled(environment))
-        return false;
-    READ_VARIABLE(environment, WAITS, SWITCH, &waits);
-    return waits || ag_options_may_look_for_errors(environment) ||
-           (names_file(environment) && !ag_option_text(environment, AG_OPTION_WAITS));
-}
-
-static bool need_nvtx(const struct ag_stream_words *streams, const struct ag_iteration *iteration)
+bool ag_options_ask_for_nvtx(const struct ag_options *options)
 {
     bool by_name = false;
 
-    for (unsigned i = 0; i < streams->n && !by_name; i++)
-        by_name = streams->word[i].kind == AG_STREAMS_NAME;
-    return by_name || iteration->kind == AG_ITERATION_NVTX;
-}
-
-bool ag_options_ask_for_nvtx(const struct ag_options *options)
-{
+    for (unsigned i = 0; i < options->graph.n && !by_name; i++)
+        by_name = options->graph.word[i].kind == AG_STREAMS_NAME;
     return !options->disable && options->graph.n &&
-           need_nvtx(&options->graph, &options->graph_iteration);
-}
-
-bool ag_options_may_ask_for_nvtx(char **environment)
-{
-    struct ag_stream_words streams = {0};
-    struct ag_iteration iteration = {.kind = AG_ITERATION_AUTO};
-
-    READ_VARIABLE(environment, GRAPH, STREAMS, &streams);
-    READ_VARIABLE(environment, GRAPH_ITERATION, ITERATION, &iteration);
-    return ag_options_may_replay(environment) && need_nvtx(&streams, &iteration);
+           (by_name || options->graph_iteration.kind == AG_ITERATION_NVTX);
 }
 
 uint64_t ag_size_bytes(struct ag_size size, uint64_t total_bytes)

@@ -122,24 +122,9 @@ bool ag_options_watch_launches(const struct ag_options *options);
 /* Do the settings need NVTX: a stream's name, a range or a mark? */
 bool ag_options_ask_for_nvtx(const struct ag_options *options);
 
-/* The same questions, asked of the environment before the settings are read: by the parsers of the
- * settings, but reading no file, changing nothing, and with little stack, since a look-up of the
- * driver's symbols asks. Where a file may say so the answer is yes; only names of streams and
- * ranges of NVTX are not looked for in one. A bad value counts as none: with one, every call is the
- * driver's. */
+/* Does ALLOGRAFT_DISABLE of `environment` say so? The one setting that look-ups ask for before the
+ * settings are read. Reads no file, and changes nothing. A bad value counts as none. */
 bool ag_options_are_disabled(char **environment);
-bool ag_options_may_watch_launches(char **environment);
-/* May memory be other than the driver's own? */
-bool ag_options_may_keep(char **environment);
-bool ag_options_may_watch_streams(char **environment);
-/* May frees do other than wait for the device? */
-bool ag_options_may_order_frees(char **environment);
-/* May ALLOGRAFT_GRAPH be other than off? */
-bool ag_options_may_replay(char **environment);
-bool ag_options_may_ask_for_nvtx(char **environment);
-/* May ALLOGRAFT_ON_ERROR be other than note? */
-bool ag_options_may_look_for_errors(char **environment);
-bool ag_options_may_time_waits(char **environment);
 
 /* ALLOGRAFT_LOG of `environment`, or its default: known before anything is told about the others.
  */

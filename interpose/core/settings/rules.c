@@ -642,22 +642,6 @@ int ag_rules_parse(const char *text, struct ag_rules *ret, char *why, size_t why
     return ag_rules_add(text, 1, ret, why, why_size);
 }
 
-bool ag_rules_any(const char *text, bool (*is)(const struct ag_rule *rule))
-{
-    char why[1];
-    struct parser parser = {.text = text, .first_column = 1, .why = why, .why_size = sizeof(why)};
-    struct slice rest = {text, text + strlen(text)};
-
-    while (rest.begin) {
-        struct slice whole = cut(&rest, ';');
-        struct ag_rule rule;
-
-        if (!is_empty(whole) && !parse_rule(&parser, whole, &rule) && is(&rule))
-            return true;
-    }
-    return false;
-}
-
 bool ag_rule_watches_launches(const struct ag_rule *rule)
 {
     return rule->says & 1u << AG_SAYS_PREFETCH && rule->params.prefetch == AG_PREFETCH_LAUNCH;

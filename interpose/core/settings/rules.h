@@ -119,8 +119,6 @@ int ag_rules_parse(const char *text, struct ag_rules *ret, char *why, size_t why
 int ag_rules_add(const char *text, size_t first_column, struct ag_rules *rules, char *why,
                  size_t why_size);
 
-/* Is any rule of `text` such a one? Rules that cannot be parsed are not. Needs little stack. */
-bool ag_rules_any(const char *text, bool (*is)(const struct ag_rule *rule));
 /* Does the rule's action watch launches, to prefetch what they use? */
 bool ag_rule_watches_launches(const struct ag_rule *rule);
 /* Does it fail calls? */

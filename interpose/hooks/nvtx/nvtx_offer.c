@@ -1,15 +1,14 @@
 /* Tells NVTX of us, by the variable that names its injection library: see nvtx_offer.h.
  *
  * `allograft run` sets it, and where the library is preloaded without that command, its one
- * constructor (lifecycle.c) does, if and only if the settings of the environment ask for NVTX. The
- * constructor does nothing else then. */
+ * constructor (lifecycle.c) does, where a variable of replay is set and the settings ask for NVTX.
+ */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
 #include "interpose/hooks/nvtx/nvtx_offer.h"
 
 #include <dlfcn.h>
-#include <errno.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -56,15 +55,18 @@ void ag_nvtx_tell(const struct ag_options *options)
                     own_path(here) ? here : "liballograft.so");
 }
 
-/* Runs wherever we are preloaded, so it must be nothing where NVTX is not asked for: it looks at
- * three variables. It runs before the program has threads, and so may set one. */
-void ag_nvtx_offer(void)
+bool ag_nvtx_may_be_needed(void)
 {
-    int saved_errno = errno;
+    return (ag_option_text(environ, AG_OPTION_GRAPH) ||
+            ag_option_text(environ, AG_OPTION_GRAPH_ITERATION)) &&
+           !getenv(VARIABLE) && ag_is_preloaded();
+}
+
+/* Before the program has threads, so it may set a variable. */
+void ag_nvtx_offer(const struct ag_options *options)
+{
     char path[PATH_MAX];
 
-    if (ag_options_may_ask_for_nvtx(environ) && ag_is_preloaded() && !getenv(VARIABLE) &&
-        own_path(path))
+    if (ag_options_ask_for_nvtx(options) && own_path(path))
         (void)setenv(VARIABLE, path, 0);
-    errno = saved_errno;
 }

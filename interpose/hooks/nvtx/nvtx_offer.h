@@ -4,8 +4,11 @@
 
 #include "interpose/core/settings/options.h"
 
-/* As the library is loaded: makes NVTX load us where the settings of the environment need it. */
-void ag_nvtx_offer(void);
+/* As the library is loaded, which must cost nothing where NVTX is not asked for: is a variable set
+ * that may ask for it, and not the one that names NVTX's library? Else nothing needs to be read. */
+bool ag_nvtx_may_be_needed(void);
+/* Makes NVTX load us where the settings need it. */
+void ag_nvtx_offer(const struct ag_options *options);
 /* Warns where the settings need NVTX but NVTX will not load us. */
 void ag_nvtx_tell(const struct ag_options *options);
 

@@ -44,6 +44,12 @@ static void say_owner(void *where, const char *name)
     say("%s belongs to %s", name, file);
 }
 
+static void say_launches(void *where)
+{
+    say_owner(where, "cuLaunchKernel");
+    say_owner(where, "cuLaunchKernelEx");
+}
+
 /* Before there is a driver: nobody may conclude that there is none. */
 static void mark_early(void)
 {
@@ -56,8 +62,10 @@ static void mark_early(void)
 int main(int argc, char **argv)
 {
     int global = argc > 1 && strcmp(argv[1], "default") == 0;
+    int late = argc > 1 && strcmp(argv[1], "late") == 0;
     struct calls calls;
     void *where;
+    int status;
 
     if (argc > 1) /* else a wrapper of dlsym may be asked, which passes us by */
         say("before there is one: %s", dlsym(RTLD_DEFAULT, "cuMemAlloc_v2") ? "found" : "NULL");
@@ -71,8 +79,8 @@ int main(int argc, char **argv)
     if (global)
         where = RTLD_DEFAULT;
     check_manners(where);
-    say_owner(where, "cuLaunchKernel");
-    say_owner(where, "cuLaunchKernelEx");
+    if (!late)
+        say_launches(where);
     say_owner(where, "cuGetExportTable");
     say_owner(where, "cuCtxGetDevice");
 #define FIND(name) *(void **)&calls.name = find(where, #name)
@@ -89,5 +97,8 @@ int main(int argc, char **argv)
     FIND(cuPointerGetAttribute);
     FIND(cuMemcpyHtoD_v2);
     FIND(cuMemcpyDtoH_v2);
-    return workload_run(&calls);
+    status = workload_run(&calls);
+    if (late)
+        say_launches(where);
+    return status;
 }

@@ -53,7 +53,7 @@ class Lookups(Case):
         self.through([program('preload_lookup_get_proc'), 'per-thread'], 'get_proc_address')
 
     def test_launches_that_are_watched(self):
-        for command in (['preload_lookup_dlsym'], ['preload_lookup_get_proc', 'legacy'],
+        for command in (['preload_lookup_dlsym', 'late'], ['preload_lookup_get_proc', 'legacy'],
                         ['preload_lookup_get_proc', 'per-thread']):
             for variant, owner in (({}, 'liballograft.so'), ({'ALLOGRAFT_FREE': 'ordered'}, 'liballograft.so'),
                                    ({'ALLOGRAFT_PREFETCH': 'launch'}, 'liballograft.so'),
@@ -73,6 +73,16 @@ class Lookups(Case):
                     early = {owners.pop(name) for name in list(owners) if 'KernelEx' in name}
                     self.assertEqual((set(owners.values()), early),
                                      ({owner}, {'liballograft.so' if waits else owner}))
+
+    def test_launches_before_the_first_call(self):
+        # No setting is read yet but the one that switches off: what nothing needs jumps on.
+        for settings, owner in (({}, 'liballograft.so'),
+                                ({'ALLOGRAFT_POLICY': 'native', 'ALLOGRAFT_FREE': 'sync'}, 'liballograft.so'),
+                                ({'ALLOGRAFT_DISABLE': '1'}, 'libcuda.so.1')):
+            for _, result in self.same([program('preload_lookup_dlsym')], variants=[settings],
+                                       drop=r'^cuLaunch.* belongs'):
+                owners = re.findall(r'^cuLaunch.* belongs to (\S+)$', result.out, re.MULTILINE)
+                self.assertEqual(owners, [owner, owner], settings)
 
     def test_replayed(self):
         # The driver's own pointers come from either lookup path all the same, or trampolines do.

@@ -114,9 +114,17 @@ def seen(variables, preload=LIBRARY, cwd=None):
 
 class Variable(unittest.TestCase):
     def test_is_set_where_it_is_needed(self):
-        for variables in (settings('x'), {'ALLOGRAFT_GRAPH': 'legacy,Name:x'},
-                          {'ALLOGRAFT_CONFIG': '/a', 'ALLOGRAFT_GRAPH_ITERATION': 'NVTX:x'}):
+        for variables in (settings('x'), {'ALLOGRAFT_GRAPH': 'legacy,Name:x'}):
             self.assertEqual(seen(variables), os.path.realpath(LIBRARY), variables)
+
+    def test_is_set_where_a_file_says_the_rest(self):
+        with tempfile.NamedTemporaryFile('w') as file:
+            variables = {'ALLOGRAFT_CONFIG': file.name, 'ALLOGRAFT_GRAPH_ITERATION': 'NVTX:x'}
+            self.assertEqual(seen(variables), '')
+            file.write('GRAPH = all\n')
+            file.flush()
+            self.assertEqual(seen(variables), os.path.realpath(LIBRARY))
+            self.assertEqual(seen(dict(variables, ALLOGRAFT_GRAPH='off')), '')
 
     def test_is_not_set_elsewhere(self):
         for variables in ({}, {'ALLOGRAFT_GRAPH': 'all'}, {'ALLOGRAFT_GRAPH_ITERATION': 'nvtx:x'},

@@ -48,9 +48,10 @@ static bool looks_back; /* a flush takes a backtrace */
 static void *came_back[64];
 static int n_came_back;
 
-bool ag_entry_replays(void)
+bool ag_entry_needs(enum ag_when when)
 {
-    return atomic_load(&ag_entry_replay) == AG_REPLAY_ON;
+    CHECK(when == AG_WHEN_GRAPH);
+    return ag_entry_replays_now();
 }
 
 enum ag_entry_state ag_entry_start(void)
@@ -117,7 +118,7 @@ void ag_replay_forget_code(enum ag_flush why)
 
 bool ag_replay_on(void)
 {
-    return ag_entry_replays() && !exits;
+    return ag_entry_replays_now() && !exits;
 }
 
 bool ag_bypass_find(enum ag_bypass_verdict (*judge)(const char *symbol),

@@ -493,13 +493,6 @@ static void reads_iterations(void)
     CHECK(ag_option_check("ALLOGRAFT_GRAPH_ITERATION", text, why, sizeof(why)) == -EINVAL);
 }
 
-static bool replays(char *first, char *second)
-{
-    char *environment[] = {"GRAPH=all", first, second, NULL};
-
-    return ag_options_may_replay(environment);
-}
-
 static bool asks_for_nvtx(char *first, char *second)
 {
     struct ag_options options;
@@ -508,27 +501,8 @@ static bool asks_for_nvtx(char *first, char *second)
     return ag_options_ask_for_nvtx(&options);
 }
 
-static bool may_ask_for_nvtx(char *first, char *second)
+static void knows_who_asks_for_nvtx(void)
 {
-    char *environment[] = {first, second, NULL};
-
-    return ag_options_may_ask_for_nvtx(environment);
-}
-
-static void knows_who_may_replay(void)
-{
-    CHECK(may_ask_for_nvtx("ALLOGRAFT_GRAPH=legacy,name:x", NULL));
-    CHECK(may_ask_for_nvtx("ALLOGRAFT_CONFIG=/a", "ALLOGRAFT_GRAPH_ITERATION=nvtx:x"));
-    CHECK(!may_ask_for_nvtx("ALLOGRAFT_GRAPH=off", "ALLOGRAFT_GRAPH_ITERATION=nvtx:x"));
-    CHECK(!may_ask_for_nvtx("ALLOGRAFT_CONFIG=/a", NULL));
-    CHECK(!replays(NULL, NULL) && !ag_options_may_replay(NULL));
-    CHECK(replays("ALLOGRAFT_GRAPH=all", NULL) && !replays("ALLOGRAFT_GRAPH=nonsense", NULL));
-    CHECK(replays("ALLOGRAFT_GRAPH=all", "ALLOGRAFT_DISABLE=0"));
-    CHECK(!replays("ALLOGRAFT_GRAPH=", NULL) && !replays("ALLOGRAFT_GRAPH=OFF", NULL));
-    CHECK(!replays("ALLOGRAFT_GRAPH=all", "ALLOGRAFT_DISABLE=1"));
-    CHECK(replays("ALLOGRAFT_CONFIG=/some/where", NULL) && !replays("ALLOGRAFT_CONFIG=off", NULL));
-    CHECK(
-        !replays("ALLOGRAFT_CONFIG=/some/where", "ALLOGRAFT_GRAPH=off")); /* which goes before it */
     CHECK(!asks_for_nvtx("ALLOGRAFT_GRAPH=all", NULL) && !asks_for_nvtx(NULL, NULL));
     CHECK(asks_for_nvtx("ALLOGRAFT_GRAPH=legacy,name:x", NULL));
     CHECK(asks_for_nvtx("ALLOGRAFT_GRAPH=all", "ALLOGRAFT_GRAPH_ITERATION=nvtx:x"));
@@ -536,52 +510,40 @@ static void knows_who_may_replay(void)
     CHECK(!asks_for_nvtx("ALLOGRAFT_GRAPH=name:x", "ALLOGRAFT_DISABLE=1"));
 }
 
-static bool times_waits(char *first, char *second)
+static bool is_disabled(char *first, char *second)
 {
-    char *environment[] = {"A=ALLOGRAFT_WAITS=1", first, second, NULL};
+    char *environment[] = {"A=ALLOGRAFT_DISABLE=1", first, second, NULL};
 
-    return ag_options_may_time_waits(environment);
+    return ag_options_are_disabled(environment);
 }
 
-static void knows_who_may_time_waits(void)
+static void knows_early_who_is_disabled(void)
 {
-    CHECK(!times_waits(NULL, NULL) && !ag_options_may_time_waits(NULL));
-    CHECK(times_waits("ALLOGRAFT_WAITS=1", NULL) && !times_waits("ALLOGRAFT_WAITS=0", NULL));
-    CHECK(!times_waits("ALLOGRAFT_WAITS=yes", NULL));
-    CHECK(!times_waits("ALLOGRAFT_WAITS=1", "ALLOGRAFT_DISABLE=1"));
-    CHECK(times_waits("ALLOGRAFT_CONFIG=/some/where", NULL));
-    CHECK(times_waits("ALLOGRAFT_CONFIG=/some/where", "ALLOGRAFT_WAITS=0")); /* ON_ERROR, perhaps */
-    CHECK(times_waits("ALLOGRAFT_ON_ERROR=report", NULL) &&
-          times_waits("ALLOGRAFT_ON_ERROR=exit", "ALLOGRAFT_WAITS=0"));
-    CHECK(!times_waits("ALLOGRAFT_ON_ERROR=note", NULL));
-    CHECK(!times_waits("ALLOGRAFT_CONFIG=/some/where", "ALLOGRAFT_DISABLE=1"));
+    CHECK(!is_disabled(NULL, NULL) && !ag_options_are_disabled(NULL));
+    CHECK(is_disabled("ALLOGRAFT_DISABLE=1", NULL) && !is_disabled("ALLOGRAFT_DISABLE=0", NULL));
+    CHECK(is_disabled("ALLOGRAFT_CONFIG=/some/where", "ALLOGRAFT_DISABLE=1"));
+    CHECK(!is_disabled("ALLOGRAFT_DISABLE=maybe", NULL) &&
+          !is_disabled("ALLOGRAFT_DISABLE=", NULL));
+    CHECK(is_disabled("ALLOGRAFT_DISABLE=1", "ALLOGRAFT_DISABLE=0")); /* the first counts */
 }
 
 static bool watches(char *first, char *second)
 {
-    char *environment[] = {"A=prefetch=launch", first, second, NULL};
+    struct ag_options options;
 
-    return ag_options_may_watch_launches(environment);
+    CHECK(read_these(&options, first, second) == 0);
+    return ag_options_watch_launches(&options);
 }
 
-static void knows_who_may_watch_launches(void)
+static void knows_who_watches_launches(void)
 {
-    CHECK(!watches(NULL, NULL) && !ag_options_may_watch_launches(NULL));
-    CHECK(watches("ALLOGRAFT_PREFETCH=launch", NULL) && watches("ALLOGRAFT_PREFETCH=LAUNCH", NULL));
-    CHECK(!watches("ALLOGRAFT_PREFETCH=alloc", NULL) && !watches("ALLOGRAFT_PREFETCH=", NULL));
+    CHECK(!watches(NULL, NULL) && !watches("ALLOGRAFT_PREFETCH=alloc", NULL));
+    CHECK(watches("ALLOGRAFT_PREFETCH=LAUNCH", NULL));
     CHECK(watches("ALLOGRAFT_RULES=*:managed,prefetch=launch", NULL));
     CHECK(watches("ALLOGRAFT_RULES=*:prefetch=off;*:Prefetch \t=\n Launch ;", NULL));
-    CHECK(!watches("ALLOGRAFT_RULES=prefetch; launch", NULL));
     CHECK(!watches("ALLOGRAFT_RULES=from=prefetch=launch:pool", NULL)); /* a library's name */
-    CHECK(!watches("ALLOGRAFT_RULES=*:managed,prefetch=launches", NULL));
-    CHECK(watches("ALLOGRAFT_RULES=nonsense;*:managed,prefetch=launch", NULL)); /* in doubt */
     CHECK(!watches("ALLOGRAFT_RULES=*:prefetch=alloc", "ALLOGRAFT_POLICY=managed"));
     CHECK(watches("ALLOGRAFT_RULES=*:prefetch=alloc", "ALLOGRAFT_PREFETCH=launch"));
-    CHECK(watches("ALLOGRAFT_CONFIG=/some/where", NULL));
-    CHECK(!watches("ALLOGRAFT_CONFIG=", NULL) && !watches("ALLOGRAFT_CONFIG=off", NULL));
-    CHECK(!watches("ALLOGRAFT_PREFETCH=launch", "ALLOGRAFT_DISABLE=1"));
-    CHECK(!watches("ALLOGRAFT_DISABLE=1", "ALLOGRAFT_CONFIG=/some/where"));
-    CHECK(watches("ALLOGRAFT_PREFETCH=launch", "ALLOGRAFT_DISABLE=0"));
 }
 
 /* --- the file --- */
@@ -858,9 +820,9 @@ int main(void)
     refuses_bad_streams();
     reads_frames();
     reads_iterations();
-    knows_who_may_replay();
-    knows_who_may_watch_launches();
-    knows_who_may_time_waits();
+    knows_who_asks_for_nvtx();
+    knows_early_who_is_disabled();
+    knows_who_watches_launches();
     reads_a_file();
     refuses_bad_lines();
     CHECK(mkdtemp(folder));
