@@ -93,18 +93,32 @@ static allograft_status check_slots(const allograft_ring *ring)
                             : ag_api_fail(ALLOGRAFT_STATE, "the ring has no slots of its own");
 }
 
-/* Around work on a slot: the ring's context is current. *ret_row: the slot's row. */
-static allograft_status enter(allograft_ring *ring, unsigned slot, struct slot **ret_row,
-                              bool *ret_pushed)
+/* A call that concerns a slot: the ring's context is current until it ends. */
+struct slot_call {
+    struct slot *row;
+    bool pushed;
+};
+
+static void slot_call_end(struct slot_call *call)
+{
+    ag_api_leave(call->pushed);
+}
+
+static allograft_status slot_call_begin(struct slot_call *call, allograft_ring *ring, unsigned slot)
 {
     allograft_status status = check_slot(ring, slot);
 
-    *ret_pushed = false;
     if (status)
         return status;
-    *ret_row = &ring->slots[slot];
-    return ag_api_enter_context(ring->context, ret_pushed);
+    call->row = &ring->slots[slot];
+    return ag_api_enter_context(ring->context, &call->pushed);
 }
+
+/* The declarations of such a function: `row` is the slot's, `status` what came of its beginning. */
+#define SLOT_CALL(ring, number)                                                    \
+    struct slot_call call __attribute__((cleanup(slot_call_end))) = {NULL, false}; \
+    allograft_status status = slot_call_begin(&call, ring, number);                \
+    struct slot *row __attribute__((unused)) = call.row
 
 /* ---- beginning and end ---- */
 
@@ -272,15 +286,13 @@ static void choose_backend(const allograft_ring *ring, struct slot *slot)
 allograft_status ag_api_ring_register(allograft_ring *ring, unsigned slot, void *memory,
                                       size_t bytes)
 {
-    struct slot *row;
-    bool pushed;
-    allograft_status status = enter(ring, slot, &row, &pushed);
+    SLOT_CALL(ring, slot);
 
     if (status)
-        goto out;
+        return status;
     status = check_slots(ring);
     if (status)
-        goto out;
+        return status;
     if (!memory || bytes < ring->slot_bytes)
         status = ag_api_fail(ALLOGRAFT_INVALID, "host slot %u: %zu bytes at %p, %zu are needed",
                              slot, bytes, memory, ring->slot_bytes);
@@ -289,12 +301,10 @@ allograft_status ag_api_ring_register(allograft_ring *ring, unsigned slot, void 
     else if (row->copied) /* out of the memory that was registered before */
         status = AG_API_DO(cuEventSynchronize, row->done);
     if (status)
-        goto out;
+        return status;
     drop_host(row);
     row->host = memory;
     choose_backend(ring, row);
-out:
-    ag_api_leave(pushed);
     return status;
 }
 
@@ -337,20 +347,16 @@ static allograft_status pin_now(allograft_ring *ring, void *memory, size_t bytes
 
 allograft_status ag_api_ring_pin(allograft_ring *ring, void *memory, size_t bytes)
 {
-    struct slot *row;
-    bool pushed;
-    allograft_status status = enter(ring, 0, &row, &pushed);
+    SLOT_CALL(ring, 0);
 
     if (status)
-        goto out;
+        return status;
     if (!memory || !bytes)
         status = ag_api_fail(ALLOGRAFT_INVALID, "ring_pin: %zu bytes at %p", bytes, memory);
     else if (ag_api_thread_captures())
         status = ag_api_fail(ALLOGRAFT_CAPTURING, "memory pinned during a capture");
     else if (!is_pinned(memory) || !is_pinned((const char *)memory + bytes - 1))
         status = pin_now(ring, memory, bytes);
-out:
-    ag_api_leave(pushed);
     return status;
 }
 
@@ -478,12 +484,10 @@ allograft_status ag_api_ring_submit(allograft_ring *ring, unsigned slot, size_t 
 {
     struct transfer transfer = {
         .bytes = bytes, .submit_ns = ag_clock_ns(), .began = ag_trace_began()};
-    struct slot *row;
-    bool pushed;
-    allograft_status status = enter(ring, slot, &row, &pushed);
+    SLOT_CALL(ring, slot);
 
     if (status)
-        goto out;
+        return status;
     if (!bytes || bytes > ring->slot_bytes)
         status = ag_api_fail(ALLOGRAFT_INVALID, "submit of %zu bytes: 1 to %zu", bytes,
                              ring->slot_bytes);
@@ -492,12 +496,9 @@ allograft_status ag_api_ring_submit(allograft_ring *ring, unsigned slot, size_t 
     if (!status)
         status = source_of(row, bytes, &transfer.from);
     if (status)
-        goto out;
+        return status;
     transfer.to = row->device;
-    status = transfer_now(ring, row, &transfer);
-out:
-    ag_api_leave(pushed);
-    return status;
+    return transfer_now(ring, row, &transfer);
 }
 
 allograft_status ag_api_ring_copy(allograft_ring *ring, unsigned slot, void *device,
@@ -508,20 +509,14 @@ allograft_status ag_api_ring_copy(allograft_ring *ring, unsigned slot, void *dev
                                 .bytes = bytes,
                                 .submit_ns = ag_clock_ns(),
                                 .began = ag_trace_began()};
-    struct slot *row;
-    bool pushed;
-    allograft_status status = enter(ring, slot, &row, &pushed);
+    SLOT_CALL(ring, slot);
 
     if (status)
-        goto out;
+        return status;
     if (bytes && (!device || !host))
-        status = ag_api_fail(ALLOGRAFT_INVALID, "ring_copy of %zu bytes from %p to %p", bytes, host,
-                             device);
-    else
-        status = transfer_now(ring, row, &transfer);
-out:
-    ag_api_leave(pushed);
-    return status;
+        return ag_api_fail(ALLOGRAFT_INVALID, "ring_copy of %zu bytes from %p to %p", bytes, host,
+                           device);
+    return transfer_now(ring, row, &transfer);
 }
 
 allograft_status ag_api_ring_clear(allograft_ring *ring, unsigned slot)
@@ -535,23 +530,18 @@ allograft_status ag_api_ring_clear(allograft_ring *ring, unsigned slot)
 
 allograft_status ag_api_ring_query(allograft_ring *ring, unsigned slot, int *ret_ready)
 {
-    struct slot *row;
-    bool pushed;
-    allograft_status status = enter(ring, slot, &row, &pushed);
+    SLOT_CALL(ring, slot);
 
     if (status)
-        goto out;
+        return status;
     if (!ret_ready)
         status = ag_api_fail(ALLOGRAFT_INVALID, "ring_query: nowhere to put the answer");
     else if (row->submitted)
         status = AG_API_DO(cuEventQuery, row->done);
     if (status && status != ALLOGRAFT_NOT_READY)
-        goto out;
+        return status;
     *ret_ready = row->submitted && !status;
-    status = ALLOGRAFT_OK;
-out:
-    ag_api_leave(pushed);
-    return status;
+    return ALLOGRAFT_OK;
 }
 
 static allograft_status need_submitted(const struct slot *row, unsigned slot)
@@ -564,39 +554,22 @@ static allograft_status need_submitted(const struct slot *row, unsigned slot)
 
 allograft_status ag_api_ring_wait_host(allograft_ring *ring, unsigned slot)
 {
-    struct slot *row;
-    bool pushed;
-    allograft_status status = enter(ring, slot, &row, &pushed);
+    SLOT_CALL(ring, slot);
 
-    if (status)
-        goto out;
-    status = need_submitted(row, slot);
-    if (status)
-        goto out;
-    status = AG_API_DO(cuEventSynchronize, row->done);
-out:
-    ag_api_leave(pushed);
-    return status;
+    if (!status)
+        status = need_submitted(row, slot);
+    return status ? status : AG_API_DO(cuEventSynchronize, row->done);
 }
 
 allograft_status ag_api_ring_wait_stream(allograft_ring *ring, unsigned slot, void *stream)
 {
-    struct slot *row;
-    bool pushed;
-    allograft_status status = enter(ring, slot, &row, &pushed);
+    SLOT_CALL(ring, slot);
 
-    if (status)
-        goto out;
-    status = need_submitted(row, slot);
-    if (status)
-        goto out;
-    status = ag_api_not_capturing(stream, "ring_wait_stream");
-    if (status)
-        goto out;
-    status = AG_API_DO(cuStreamWaitEvent, stream, row->done, 0);
-out:
-    ag_api_leave(pushed);
-    return status;
+    if (!status)
+        status = need_submitted(row, slot);
+    if (!status)
+        status = ag_api_not_capturing(stream, "ring_wait_stream");
+    return status ? status : AG_API_DO(cuStreamWaitEvent, stream, row->done, 0);
 }
 
 /* An event for another reader; the oldest is waited for by the copy stream when there are too many.
@@ -617,42 +590,30 @@ static allograft_status reader_event(allograft_ring *ring, struct slot *row, CUe
 allograft_status ag_api_ring_reader(allograft_ring *ring, unsigned slot, void *stream)
 {
     CUevent event = NULL;
-    struct slot *row;
-    bool pushed;
-    allograft_status status = enter(ring, slot, &row, &pushed);
+    SLOT_CALL(ring, slot);
 
-    if (status)
-        goto out;
-    status = ag_api_not_capturing(stream, "ring_reader");
-    if (status)
-        goto out;
-    status = reader_event(ring, row, &event);
-    if (status)
-        goto out;
-    status = AG_API_DO(cuEventRecord, event, stream);
-    if (status)
-        goto out;
-    row->n_readers++;
-out:
-    ag_api_leave(pushed);
+    if (!status)
+        status = ag_api_not_capturing(stream, "ring_reader");
+    if (!status)
+        status = reader_event(ring, row, &event);
+    if (!status)
+        status = AG_API_DO(cuEventRecord, event, stream);
+    if (!status)
+        row->n_readers++;
     return status;
 }
 
 allograft_status ag_api_ring_trace(allograft_ring *ring, struct allograft_ring_record *records,
                                    size_t capacity, size_t *ret_n)
 {
-    struct slot *row;
-    bool pushed;
-    allograft_status status = enter(ring, 0, &row, &pushed);
+    SLOT_CALL(ring, 0);
     uint64_t first;
     size_t n;
 
     if (status)
-        goto out;
-    if (!ret_n || (!records && capacity)) {
-        status = ag_api_fail(ALLOGRAFT_INVALID, "ring_trace: nowhere to put the records");
-        goto out;
-    }
+        return status;
+    if (!ret_n || (!records && capacity))
+        return ag_api_fail(ALLOGRAFT_INVALID, "ring_trace: nowhere to put the records");
     for (unsigned i = 0; i < ring->depth; i++)
         note_time(ring, &ring->slots[i]);
     n = ring->sequence < MOST_RECORDS ? ring->sequence : MOST_RECORDS;
@@ -661,7 +622,5 @@ allograft_status ag_api_ring_trace(allograft_ring *ring, struct allograft_ring_r
     for (size_t i = 0; i < n; i++)
         records[i] = ring->records[(first + i) % MOST_RECORDS];
     *ret_n = n;
-out:
-    ag_api_leave(pushed);
     return status;
 }
