@@ -49,18 +49,21 @@ static const struct {
     {"PREFER", " (N is the number of a node, as in numa:0)"},
 };
 
+/* A parser of each type: 0, or -EINVAL. Few need to know what is allowed, or have more to say. */
+#define PARSER(type)                                                                        \
+    static int parse_##type(const char *value, __attribute__((unused)) const char *allowed, \
+                            ag_type_##type *ret, __attribute__((unused)) struct reason *why)
+
 /* The words of `allowed` stand in the order of the enumerations, which unit tests hold to. */
-#define PARSE_WORD(type)                                                                 \
-    static int parse_##type(const char *value, const char *allowed, ag_type_##type *ret, \
-                            struct reason *why)                                          \
-    {                                                                                    \
-        int i = ag_text_choice(value, allowed);                                          \
-                                                                                         \
-        (void)why;                                                                       \
-        if (i < 0)                                                                       \
-            return -EINVAL;                                                              \
-        *ret = (ag_type_##type)i;                                                        \
-        return 0;                                                                        \
+#define PARSE_WORD(type)                        \
+    PARSER(type)                                \
+    {                                           \
+        int i = ag_text_choice(value, allowed); \
+                                                \
+        if (i < 0)                              \
+            return -EINVAL;                     \
+        *ret = (ag_type_##type)i;               \
+        return 0;                               \
     }
 
 PARSE_WORD(POLICY)
@@ -72,31 +75,15 @@ PARSE_WORD(PREFETCH)
 PARSE_WORD(OOM)
 PARSE_WORD(GUARD)
 PARSE_WORD(ON_ERROR)
+PARSE_WORD(SWITCH)
 
-static int parse_PREFER(const char *value, const char *allowed, struct ag_prefer *ret,
-                        struct reason *why)
+PARSER(PREFER)
 {
-    (void)allowed;
-    (void)why;
     return ag_prefer_parse(value, ret);
 }
 
-static int parse_SWITCH(const char *value, const char *allowed, bool *ret, struct reason *why)
+PARSER(SIZE)
 {
-    int i = ag_text_choice(value, allowed);
-
-    (void)why;
-    if (i < 0)
-        return -EINVAL;
-    *ret = i != 0;
-    return 0;
-}
-
-static int parse_SIZE(const char *value, const char *allowed, struct ag_size *ret,
-                      struct reason *why)
-{
-    (void)allowed;
-    (void)why;
     return ag_text_parse_size(value, &ret->value, &ret->percent);
 }
 
@@ -126,7 +113,7 @@ static int check_pattern(const char *value, const char *allowed, struct reason *
     return -EINVAL;
 }
 
-static int parse_TEXT(const char *value, const char *allowed, ag_type_TEXT *ret, struct reason *why)
+PARSER(TEXT)
 {
     const char *text = *value && is_off(value) && strstr(allowed, "off") ? "off" : value;
     size_t length = strlen(text);
@@ -137,7 +124,7 @@ static int parse_TEXT(const char *value, const char *allowed, ag_type_TEXT *ret,
     return 0;
 }
 
-static int parse_PATH(const char *value, const char *allowed, ag_type_PATH *ret, struct reason *why)
+PARSER(PATH)
 {
     size_t length = strlen(value);
 
@@ -150,19 +137,17 @@ static int parse_PATH(const char *value, const char *allowed, ag_type_PATH *ret,
     return 0;
 }
 
-static int parse_COUNT(const char *value, const char *allowed, uint32_t *ret, struct reason *why)
+PARSER(COUNT)
 {
     uint64_t number;
 
-    (void)why;
     if (ag_number_in_range_parse(value, allowed, false, &number) || number > UINT32_MAX)
         return -EINVAL;
     *ret = (uint32_t)number;
     return 0;
 }
 
-static int parse_WORD_OR_COUNT(const char *value, const char *allowed, uint32_t *ret,
-                               struct reason *why)
+PARSER(WORD_OR_COUNT)
 {
     *ret = 0;
     return ag_text_choice(value, allowed) == 0
@@ -170,40 +155,29 @@ static int parse_WORD_OR_COUNT(const char *value, const char *allowed, uint32_t 
                : parse_COUNT(value, strchr(allowed, '|') + 1, ret, why);
 }
 
-static int parse_BYTES(const char *value, const char *allowed, uint64_t *ret, struct reason *why)
+PARSER(BYTES)
 {
-    (void)why;
     return ag_number_in_range_parse(value, allowed, true, ret);
 }
 
-static int parse_STREAMS(const char *value, const char *allowed, struct ag_stream_words *ret,
-                         struct reason *why)
+PARSER(STREAMS)
 {
-    (void)allowed;
     return ag_stream_words_parse(value, why->first_column, ret, why->text, sizeof(why->text));
 }
 
-static int parse_ITERATION(const char *value, const char *allowed, struct ag_iteration *ret,
-                           struct reason *why)
+PARSER(ITERATION)
 {
-    (void)allowed;
-    (void)why;
     return ag_iteration_parse(value, ret);
 }
 
-static int parse_SEGMENT(const char *value, const char *allowed, struct ag_segment_length *ret,
-                         struct reason *why)
+PARSER(SEGMENT)
 {
-    (void)allowed;
-    (void)why;
     return ag_segment_parse(value, ret);
 }
 
 /* Behind the rules that *ret has. */
-static int parse_RULES(const char *value, const char *allowed, struct ag_rules *ret,
-                       struct reason *why)
+PARSER(RULES)
 {
-    (void)allowed;
     if (is_off(value))
         return 0;
     return ag_rules_add(value, why->first_column, ret, why->text, sizeof(why->text));
