@@ -82,13 +82,6 @@ static bool is_in(const struct range *ranges, unsigned n, uintptr_t address)
 
 /* --- where things are --- */
 
-static const char *file_name(const struct dl_phdr_info *info)
-{
-    const char *slash = info->dlpi_name ? strrchr(info->dlpi_name, '/') : NULL;
-
-    return slash ? slash + 1 : info->dlpi_name ? info->dlpi_name : "";
-}
-
 static void note_range(const struct dl_phdr_info *info, struct range *ranges, unsigned *n)
 {
     for (unsigned i = 0; i < info->dlpi_phnum && *n < N_RANGES; i++) {
@@ -103,7 +96,7 @@ static void note_range(const struct dl_phdr_info *info, struct range *ranges, un
 static int note_places(struct dl_phdr_info *info, size_t size, void *data)
 {
     struct search *search = data;
-    const char *name = file_name(info);
+    const char *name = ag_loaded_file_name(info);
 
     (void)size;
     if (!strncmp(name, "libcuda.so", strlen("libcuda.so")))
@@ -374,7 +367,7 @@ static bool is_no_concern(const char *name)
 static int look_into(struct dl_phdr_info *info, size_t size, void *data)
 {
     struct search *search = data;
-    const char *name = file_name(info);
+    const char *name = ag_loaded_file_name(info);
     struct object object;
     enum finding found;
 
@@ -444,7 +437,7 @@ static void tell(struct ag_bypass_found *found, const char *file, const char *sy
 static bool consider(struct look *look, const struct object *object, const char *name,
                      uintptr_t address)
 {
-    const char *file = file_name(object->info);
+    const char *file = ag_loaded_file_name(object->info);
     enum ag_bypass_verdict verdict;
 
     if (name[0] != 'c' || name[1] != 'u' || name[2] < 'A' || name[2] > 'Z')
@@ -470,7 +463,7 @@ static int find_new(struct dl_phdr_info *info, size_t size, void *data)
     bool asks_libc = false;
 
     (void)size;
-    if (is_no_concern(file_name(info)) || is_loaded(info, (uintptr_t)&ag_stats, 1) ||
+    if (is_no_concern(ag_loaded_file_name(info)) || is_loaded(info, (uintptr_t)&ag_stats, 1) ||
         was_seen(info) || !read_tables(info, &object))
         return 0;
     if (!may_concern(&object)) {
@@ -494,7 +487,7 @@ static int find_new(struct dl_phdr_info *info, size_t size, void *data)
     }
     look->any = asks_libc && names_driver(info);
     if (look->any)
-        tell(&look->found, file_name(info), "dlsym");
+        tell(&look->found, ag_loaded_file_name(info), "dlsym");
     if (!look->pending)
         note_seen(info);
     known.incomplete = known.incomplete || look->pending;

@@ -78,13 +78,6 @@ static bool begins(const char *name, const char *beginning)
     return !strncmp(name, beginning, strlen(beginning));
 }
 
-static const char *file_name(const struct dl_phdr_info *info)
-{
-    const char *slash = strrchr(info->dlpi_name, '/');
-
-    return slash ? slash + 1 : info->dlpi_name;
-}
-
 static bool is_of_verbs(const char *name)
 {
     bool is = strstr(name, "-rdmav") != NULL;
@@ -98,7 +91,7 @@ static bool is_of_verbs(const char *name)
 static int find_rows(struct dl_phdr_info *info, size_t size, void *look_)
 {
     struct look *look = look_;
-    const char *name = file_name(info);
+    const char *name = ag_loaded_file_name(info);
 
     (void)size;
     look->changes = info->dlpi_adds + info->dlpi_subs;
@@ -119,7 +112,7 @@ static int find_need(struct dl_phdr_info *info, size_t size, void *look_)
     struct ag_needed needed;
 
     (void)size;
-    if (is_of_verbs(file_name(info)))
+    if (is_of_verbs(ag_loaded_file_name(info)))
         return 0;
     ag_needed_begin(&needed, info);
     for (const char *name; (name = ag_needed_next(&needed)) && !look->needs_verbs;)

@@ -321,15 +321,27 @@ enum ag_exported ag_loaded_exports(const ElfW(Dyn) * dynamic, uintptr_t load, co
     return ag_exports_find(&exports, name, &bytes) ? AG_EXPORTED : AG_NOT_EXPORTED;
 }
 
-void ag_needed_begin(struct ag_needed *needed, const struct dl_phdr_info *info)
+const char *ag_loaded_file_name(const struct dl_phdr_info *info)
 {
-    const ElfW(Dyn) *dynamic = NULL;
+    const char *slash = info->dlpi_name ? strrchr(info->dlpi_name, '/') : NULL;
 
-    *needed = (struct ag_needed){0};
+    return slash ? slash + 1 : info->dlpi_name ? info->dlpi_name : "";
+}
+
+const ElfW(Dyn) * ag_loaded_dynamic(const struct dl_phdr_info *info)
+{
     for (unsigned i = 0; i < info->dlpi_phnum; i++) {
         if (info->dlpi_phdr[i].p_type == PT_DYNAMIC)
-            dynamic = (const ElfW(Dyn) *)(uintptr_t)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
+            return (const ElfW(Dyn) *)(uintptr_t)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
     }
+    return NULL;
+}
+
+void ag_needed_begin(struct ag_needed *needed, const struct dl_phdr_info *info)
+{
+    const ElfW(Dyn) *dynamic = ag_loaded_dynamic(info);
+
+    *needed = (struct ag_needed){0};
     for (const ElfW(Dyn) *row = dynamic; row && row->d_tag != DT_NULL; row++) {
         if (row->d_tag == DT_STRTAB && row->d_un.d_ptr >= info->dlpi_addr)
             needed->names = (const char *)row->d_un.d_ptr;
@@ -359,16 +371,8 @@ static int look_for_export(struct dl_phdr_info *info, size_t size, void *search_
     size_t bytes;
 
     (void)size;
-    for (unsigned i = 0; i < info->dlpi_phnum; i++) {
-        if (info->dlpi_phdr[i].p_type != PT_DYNAMIC)
-            continue;
-        search->found =
-            exports_in((const ElfW(Dyn) *)(uintptr_t)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr),
-                       info->dlpi_addr);
-        if (ag_exports_find(&search->found, search->name, &bytes))
-            return 1;
-    }
-    return 0;
+    search->found = exports_in(ag_loaded_dynamic(info), info->dlpi_addr);
+    return ag_exports_find(&search->found, search->name, &bytes) != NULL;
 }
 
 bool ag_exports_of(const char *name, struct ag_exports *ret)

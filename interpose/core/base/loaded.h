@@ -14,6 +14,10 @@
 struct dl_phdr_info;
 typedef int ag_loaded_look(struct dl_phdr_info *info, size_t size, void *data);
 int ag_loaded_each(ag_loaded_look *look, void *data);
+/* Of what such a look is given: the name of its file without folders, "" for the program's. */
+const char *ag_loaded_file_name(const struct dl_phdr_info *info);
+/* Its dynamic section, or NULL. */
+const ElfW(Dyn) * ag_loaded_dynamic(const struct dl_phdr_info *info);
 /* Around a fork. `until`, of CLOCK_REALTIME: who looks may wait for a lock of the loader's that the
  * forking thread has. */
 void ag_loaded_before_fork(const struct timespec *until);

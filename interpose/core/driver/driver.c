@@ -61,15 +61,8 @@ bool ag_driver_is_loaded(void)
 
 static int look_for_export(struct dl_phdr_info *info, size_t size, void *name)
 {
-    const ElfW(Dyn) *dynamic = NULL;
-
-    if (!note_if_libcuda(info, size, NULL))
-        return 0;
-    for (unsigned i = 0; i < info->dlpi_phnum; i++) {
-        if (info->dlpi_phdr[i].p_type == PT_DYNAMIC)
-            dynamic = (const ElfW(Dyn) *)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
-    }
-    return ag_loaded_exports(dynamic, info->dlpi_addr, name) != AG_NOT_EXPORTED;
+    return note_if_libcuda(info, size, NULL) &&
+           ag_loaded_exports(ag_loaded_dynamic(info), info->dlpi_addr, name) != AG_NOT_EXPORTED;
 }
 
 bool ag_driver_may_export(const char *name)
