@@ -30,12 +30,6 @@ static bool redirects(void)
            settings->guard != AG_GUARD_OFF;
 }
 
-/* May frees do other than wait for the device? */
-static bool orders_frees(void)
-{
-    return settings->free_mode != AG_FREE_SYNC && settings->guard == AG_GUARD_OFF;
-}
-
 /* A launch may need memory that is kept, and may have to wait behind a free. */
 static bool sees_launches(void)
 {
@@ -43,36 +37,21 @@ static bool sees_launches(void)
            atomic_load_explicit(&ag_entry_launches, memory_order_acquire) > AG_LAUNCHES_PASSED;
 }
 
-static bool times_waits(void)
-{
-    return (atomic_load_explicit(&ag_entry_replay, memory_order_acquire) & AG_REPLAY_TIMED) != 0;
-}
-
 bool ag_entry_sees_launches(void)
 {
     return ag_entry_substitutes() && sees_launches();
 }
 
-static bool is_needed(enum ag_when when)
+/* What there is, of enum ag_when. */
+static int needed(void)
 {
-    switch (when) {
-    case AG_WHEN_LAUNCHES:
-        return sees_launches();
-    case AG_WHEN_EARLY:
-        return sees_launches() || orders_frees();
-    case AG_WHEN_ORDERED:
-        return orders_frees();
-    case AG_WHEN_WORK:
-        return ag_watch_is_on() || ag_entry_replays_now();
-    case AG_WHEN_WORK_OR_WAITS:
-        return ag_watch_is_on() || ag_entry_replays_now() || times_waits();
-    case AG_WHEN_GRAPH:
-        return ag_entry_replays_now();
-    case AG_WHEN_GRAPH_OR_WAITS:
-        return ag_entry_replays_now() || times_waits();
-    default:
-        return true;
-    }
+    int replay = atomic_load_explicit(&ag_entry_replay, memory_order_acquire);
+    bool orders_frees = settings->free_mode != AG_FREE_SYNC && settings->guard == AG_GUARD_OFF;
+
+    return AG_WHEN_ALWAYS | (sees_launches() ? AG_WHEN_LAUNCHES : 0) |
+           (orders_frees ? AG_WHEN_ORDERED : 0) | (ag_watch_is_on() ? AG_WHEN_WATCHED : 0) |
+           (replay & AG_REPLAY_ON ? AG_WHEN_GRAPH : 0) |
+           (replay & AG_REPLAY_TIMED ? AG_WHEN_WAITS : 0);
 }
 
 bool ag_entry_needs(enum ag_when when)
@@ -81,5 +60,5 @@ bool ag_entry_needs(enum ag_when when)
 
     if (state == AG_ENTRY_NEW)
         return !ag_options_are_disabled(environ);
-    return state == AG_ENTRY_ACTIVE && is_needed(when);
+    return state == AG_ENTRY_ACTIVE && (needed() & (int)when);
 }

@@ -24,14 +24,16 @@ enum ag_flavour { AG_FLAVOUR_NONE, AG_FLAVOUR_LEGACY, AG_FLAVOUR_PTSZ, AG_FLAVOU
 
 /* Which settings a hook is for. */
 enum ag_when {
-    AG_WHEN_ALWAYS,
-    AG_WHEN_LAUNCHES,      /* launches are watched, or may need memory that is kept, or a fence */
-    AG_WHEN_EARLY,         /* the same, or frees need not wait */
-    AG_WHEN_ORDERED,       /* frees need not wait */
-    AG_WHEN_WORK,          /* streams are watched or replayed */
-    AG_WHEN_WORK_OR_WAITS, /* the same, or calls are timed that can wait */
-    AG_WHEN_GRAPH,         /* streams are replayed */
-    AG_WHEN_GRAPH_OR_WAITS,
+    AG_WHEN_ALWAYS = 1,
+    AG_WHEN_LAUNCHES = 2, /* launches are watched, or may need memory that is kept, or a fence */
+    AG_WHEN_ORDERED = 4,  /* frees need not wait */
+    AG_WHEN_WATCHED = 8,  /* streams are watched */
+    AG_WHEN_GRAPH = 16,   /* streams are replayed */
+    AG_WHEN_WAITS = 32,   /* calls are timed that can wait */
+    AG_WHEN_EARLY = AG_WHEN_LAUNCHES | AG_WHEN_ORDERED,
+    AG_WHEN_WORK = AG_WHEN_WATCHED | AG_WHEN_GRAPH,
+    AG_WHEN_WORK_OR_WAITS = AG_WHEN_WORK | AG_WHEN_WAITS,
+    AG_WHEN_GRAPH_OR_WAITS = AG_WHEN_GRAPH | AG_WHEN_WAITS,
 };
 
 struct ag_hook_info {
