@@ -19,6 +19,10 @@ import pages  # noqa: E402: the contract's reading of pages
 # No newer C library than this one is needed, by the wheel that is built here too.
 NEWEST_GLIBC = (2, 34)
 
+# The machine that this build is for, by its names in ELF files and in packages.
+MACHINE = os.environ["TEST_MACHINE"]
+MACHINE_NAMES = {"x86_64": ("X86-64", "amd64"), "aarch64": ("AArch64", "arm64")}
+
 
 def foreign(**changes):
     """The environment of programs that are not ours: a sanitizer has nothing to do there."""
@@ -43,6 +47,11 @@ def dynamic_symbols(path):
     found = sorted((row[0], row[1], row[2], row[4]) for row in rows if len(row) > 4 and row[0] != "Type")
     assert found, path
     return found
+
+
+def is_elf(path):
+    with open(path, "rb") as file:
+        return file.read(4) == b"\x7fELF"
 
 
 class Install(CommandTest):
@@ -103,6 +112,27 @@ class Install(CommandTest):
                                 "%s is not stripped (a build folder from before: meson configure -Dstrip=true)" % name)
             built = os.path.join(self.build, os.path.basename(name))
             self.assertEqual(dynamic_symbols(installed), dynamic_symbols(built))
+
+    def is_for_its_machine(self, tree):
+        """The library, the audit library, the command and the simulated driver of a tree."""
+        programs = [path for path in glob.glob(os.path.join(tree, "**"), recursive=True)
+                    if os.path.isfile(path) and not os.path.islink(path) and is_elf(path)]
+        self.assertEqual(sorted(os.path.basename(path) for path in programs),
+                         ["allograft", "liballograft-audit.so", "liballograft.so", "libcuda.so.1"])
+        for path in programs:
+            self.assertRegex(execute("readelf", "-h", path).stdout, r"Machine: .*\b%s\n" % MACHINE_NAMES[MACHINE][0])
+
+    def loads(self, library):
+        """A program loads the library of a tree by LD_PRELOAD, and its allocations are redirected."""
+        report = os.path.join(self.folder, "loaded.json")
+        demo = os.path.join(paths.sim, "demo", "demo-sim")
+        env = clean_environment(LD_LIBRARY_PATH=paths.sim, ALLOGRAFT_POLICY="pool", ALLOGRAFT_STATS=report)
+        env["LD_PRELOAD"] = ":".join(filter(None, (library, env.get("LD_PRELOAD"))))
+        ran = execute(demo, env=env)
+        self.assertEqual((ran.returncode, ran.stderr), (0, ""))
+        with open(report, encoding="utf-8") as file:
+            self.assertIn('"redirecting":true', file.read().replace(" ", ""))
+        os.remove(report)
 
     def links_lead_somewhere(self, tree):
         """From each page of a tree to another one of it."""
@@ -197,8 +227,12 @@ class Install(CommandTest):
         self.assertEqual((made.returncode, made.stderr), (0, ""))
         package, dev = made.stdout.split()  # the tree has no debug information
         fields = execute("dpkg-deb", "--field", package).stdout
-        self.assertIn("Package: allograft\nVersion: %s\n" % allograft("--version").stdout.split()[1], fields)
-        self.assertRegex(fields, r"(?m)^Depends: .*libc6")
+        version, architecture = allograft("--version").stdout.split()[1], MACHINE_NAMES[MACHINE][1]
+        self.assertEqual([os.path.basename(one) for one in (package, dev)],
+                         ["%s_%s_%s.deb" % (name, version, architecture) for name in ("allograft", "allograft-dev")])
+        self.assertIn("Package: allograft\nVersion: %s\nArchitecture: %s\n" % (version, architecture), fields)
+        libc = re.search(r"(?m)^Depends: libc6 \(>= (\d+)\.(\d+)\)$", fields)
+        self.assertLessEqual((int(libc[1]), int(libc[2])), NEWEST_GLIBC)
         self.assertRegex(fields, r"(?m)^Installed-Size: [1-9]\d+$")
         self.assertNotIn("Homepage", fields)
         for name, package_name in (("libdw.so.1", "libdw1"), ("libmicrohttpd.so.12", "libmicrohttpd12"),
@@ -218,6 +252,8 @@ class Install(CommandTest):
         self.has_licenses(self.one("doc/allograft/copyright", tree))
         self.links_lead_somewhere(tree)
         self.one("zsh/vendor-completions/_allograft", tree)
+        self.is_for_its_machine(tree)
+        self.loads(self.one("liballograft.so", tree))
         self.works(self.one("bin/allograft", tree))
         self.simulates(self.one("bin/allograft", tree))
 
@@ -251,7 +287,7 @@ class Install(CommandTest):
 
     def in_root(self, root, *words):
         """Runs our command in another root, as a container does: with /proc, and a /dev of its own."""
-        script = ('mount --bind /proc "$0/proc" && mount -t tmpfs none "$0/dev" && mkdir "$0/dev/shm" && : >"$0/dev/null" && '
+        script = ('mount --rbind /proc "$0/proc" && mount -t tmpfs none "$0/dev" && mkdir "$0/dev/shm" && : >"$0/dev/null" && '
                   'exec chroot "$0" "$@"')
         simulated = os.path.dirname(self.one("libcuda.so*", root))[len(root):]
         return execute("unshare", "-m", "sh", "-c", script, root, self.one("bin/allograft", root)[len(root):], *words,
@@ -279,16 +315,20 @@ class Install(CommandTest):
             os.mkdir(os.path.join(root, folder))
         for name in set(re.findall(r"(/\S+) \(0x", used)):
             os.makedirs(root + os.path.dirname(name), exist_ok=True)
-            shutil.copy(name, root + name)
+            emulated = os.environ.get("QEMU_LD_PREFIX", "") + name
+            shutil.copy(emulated if os.path.exists(emulated) else name, root + name)
         return root
 
     def test_in_a_bare_container(self):
         """With libc and the program's own libraries: the command needs no others, also to read JSON."""
         demo = os.path.join(paths.sim, "demo", "demo-sim")
         installed = self.one("bin/allograft")
-        used = execute("ldd", demo).stdout + execute("ldd", installed).stdout
-        if not os.path.exists(demo) or re.search(r"lib[atu]\w*san\.", used):
-            self.skipTest("the demo was not built, or a sanitizer's library is needed")
+        if not os.path.exists(demo):
+            self.skipTest("the demo was not built")
+        used = "".join(execute(one, env=foreign(LD_TRACE_LOADED_OBJECTS="1")).stdout for one in (demo, installed))
+        self.assertIn("libc.so.6", used)
+        if re.search(r"lib[atu]\w*san\.", used):
+            self.skipTest("a sanitizer's library is needed")
         needed = re.findall(r"NEEDED.*\[(.*)\]", execute("readelf", "-d", installed).stdout)
         self.assertEqual([name for name in needed if not re.match(r"lib(c|dl|m|pthread)\.so\.|ld-linux", name)], [])
         for put in (self.put_installed, self.put_debian_package, self.put_wheel):
@@ -305,8 +345,9 @@ class Install(CommandTest):
         ran = self.in_root(root, "run", "--stats", "/tmp/a.json", "--", "/demo-sim")
         self.assertEqual((ran.returncode, ran.stderr), (0, ""))
         shown = self.in_root(root, "report", "/tmp/a.json")
-        if shown.returncode:  # made where there was no static library of it
-            self.assertRegex(shown.stderr, r"^allograft: /tmp/a.json is a JSON report, and there is no jansson here .*\n$")
+        if shown.returncode:  # made where there was no static library of it, or nothing of it
+            self.assertRegex(shown.stderr, r"^allograft: /tmp/a.json is a JSON report, (and there is no jansson here|"
+                                           r"which this command cannot read: it was made without jansson) .*\n$")
         else:
             self.assertEqual(shown.stderr, "")
             self.assertIn("demo-sim (process ", shown.stdout)
@@ -333,7 +374,8 @@ class Install(CommandTest):
     def test_wheel(self):
         made = self.make_wheel()
         path = made.stdout.strip()
-        tag = re.fullmatch(r"allograft-[\d.]+-py3-none-(?:manylinux_(\d+)_(\d+)|linux)_\w+\.whl", os.path.basename(path))
+        tag = re.fullmatch(r"allograft-[\d.]+-py3-none-(?:manylinux_(\d+)_(\d+)|linux)_%s\.whl" % MACHINE,
+                           os.path.basename(path))
         self.assertIsNotNone(tag, path)
         if tag[1]:
             self.assertLessEqual((int(tag[1]), int(tag[2])), NEWEST_GLIBC)
@@ -364,18 +406,25 @@ class Install(CommandTest):
         with open(self.make_wheel().stdout.strip(), "rb") as file:
             self.assertEqual(first, file.read())
 
+    def as_on_its_machine(self, wheel):
+        """What makes pip install a wheel for another machine than this one, as it would there."""
+        if MACHINE == os.uname().machine:
+            return []
+        return ["--only-binary=:all:", "--platform", re.search(r"-none-(.*)\.whl$", wheel)[1]]
+
     def test_wheel_works(self):
         env = foreign(PIP_DISABLE_PIP_VERSION_CHECK="1", PIP_ROOT_USER_ACTION="ignore", PIP_CONFIG_FILE=os.devnull)
         if execute(sys.executable, "-m", "pip", "--version", env=env).returncode:
             self.skipTest("pip is not installed")
-        target = os.path.join(self.folder, "target")
+        target, wheel = os.path.join(self.folder, "target"), self.make_wheel().stdout.strip()
         done = execute(sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--no-cache-dir",
-                       "--target", target, self.make_wheel().stdout.strip(), env=env)
+                       *self.as_on_its_machine(wheel), "--target", target, wheel, env=env)
         self.assertEqual(done.returncode, 0, done.stderr)
         installed = os.path.join(target, "bin", "allograft")
         self.works(installed, PYTHONPATH=target)
         self.simulates(installed, PYTHONPATH=target)
-        self.assertTrue(os.path.exists(os.path.join(target, "allograft", "lib", "liballograft.so")))
+        self.is_for_its_machine(target)
+        self.loads(self.one("liballograft.so", target))
         env = clean_environment(PYTHONPATH=target)
         as_module = execute(sys.executable, "-m", "allograft", "options", env=env, cwd=self.folder)
         self.assertEqual((as_module.stdout, as_module.stderr), (allograft("options").stdout, ""))

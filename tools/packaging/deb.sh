@@ -1,7 +1,8 @@
 #!/bin/bash
 # Makes Debian packages: deb.sh [--stage DIR] OUT.
 #
-# DIR is a tree that `meson install` made; without it the project is built for /usr and installed into one.
+# DIR is a tree that `meson install` made, for this machine or another; without it the project is built for /usr and
+# installed into one.
 # OUT is the folder that gets the packages, whose names are printed: allograft, then allograft-dev with the header and,
 # where the tree has debug information, allograft-dbgsym with that. ALLOGRAFT_HOMEPAGE and ALLOGRAFT_MAINTAINER in the
 # environment become their fields of these names. Needs dpkg-deb, and no network.
@@ -48,17 +49,13 @@ build() {
     }
 }
 
-# The packages whose libraries the programs need; libc alone where nothing can tell.
+# The C library that the programs need, by the newest version of its symbols: they are linked with no other.
 depends() {
-    local found=
+    local newest
 
-    mkdir -p "$work/debian"
-    printf 'Source: allograft\n\nPackage: allograft\nArchitecture: any\n' >"$work/debian/control"
-    if command -v dpkg-shlibdeps >/dev/null; then
-        found=$(cd "$work" && dpkg-shlibdeps --ignore-missing-info -O -e"$command" -e"$library" \
-            2>/dev/null | sed -n 's/^shlibs:Depends=//p') || found=
-    fi
-    printf '%s\n' "${found:-libc6}"
+    newest=$(find "$tree" -type f \( -path '*/bin/*' -o -name '*.so' -o -name '*.so.*' \) -exec readelf -VW {} + |
+        sed -n 's/.*Name: GLIBC_\([0-9.]*\) .*/\1/p' | sort -Vu | tail -n 1)
+    printf 'libc6 (>= %s)\n' "$newest"
 }
 
 # opens FILE: a library's name stands alone in the command; in messages there are words around it.
@@ -85,9 +82,9 @@ move_debug() {
     [ -n "$id" ] || return 0
     file=$work/dbgsym/usr/lib/debug/.build-id/${id:0:2}/${id:2}.debug
     mkdir -p "${file%/*}"
-    objcopy --only-keep-debug --compress-debug-sections "$1" "$file"
+    "${tools}objcopy" --only-keep-debug --compress-debug-sections "$1" "$file"
     chmod 644 "$file"
-    strip --strip-unneeded --remove-section=.comment --remove-section=.note "$1"
+    "${tools}strip" --strip-unneeded --remove-section=.comment --remove-section=.note "$1"
 }
 
 # make NAME TREE FIELDS: makes a package of a tree. The last line of FIELDS has its description's end.
@@ -125,7 +122,15 @@ if [ -z "$command" ] || [ -z "$library" ]; then
     exit 1
 fi
 version=$(sed -n "s/^  version: '\(.*\)',$/\1/p" "$ROOT/meson.build")
-architecture=$(dpkg --print-architecture)
+# What the tree is for, and the beginning of the names of tools that may change its files: those of another machine's
+# files are the cross compiler's.
+case $(LC_ALL=C readelf -h "$library" | sed -n 's/^ *Machine: *//p') in
+*X86-64) machine=x86_64 architecture=amd64 ;;
+AArch64) machine=aarch64 architecture=arm64 ;;
+*) refuse "no package is made for the machine of $library" ;;
+esac
+tools=
+[ "$machine" = "$(uname -m)" ] || tools=$machine-linux-gnu-
 
 doc=$tree/usr/share/doc/allograft
 mkdir -p "$doc"

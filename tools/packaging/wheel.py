@@ -2,9 +2,9 @@
 
     wheel.py [--stage DIR] OUT
 
-DIR is a tree that `meson install` made; without it, the project is built and installed into one. The wheel goes
-into the folder OUT, and its name is printed. ALLOGRAFT_HOMEPAGE in the environment becomes the project's address in
-it. Needs no network; building needs Meson and ninja.
+DIR is a tree that `meson install` made, for this machine or another; without it, the project is built and installed
+into one. The wheel goes into the folder OUT, and its name is printed. ALLOGRAFT_HOMEPAGE in the environment becomes the
+project's address in it. Needs no network; building needs Meson and ninja.
 
 The command and the library are in the module's folder, wherever pip puts that, and find each other there; the script
 that pip installs executes that command. The wheel's tag says which C library is needed: it follows from the versions
@@ -26,6 +26,9 @@ MODULE = os.path.join(ROOT, "tools", "python", "allograft")
 
 # Libraries that every Linux has by the manylinux policy, as far as C programs use them.
 EVERYWHERE = re.compile(r"^(libc\.so\.6|libm\.so\.6|libdl\.so\.2|libpthread\.so\.0|librt\.so\.1|ld-linux[-\w]*\.so\.\d)$")
+
+# e_machine of ELF files: the machine of a tag.
+MACHINES = {62: "x86_64", 183: "aarch64"}
 
 
 def version():
@@ -75,9 +78,18 @@ def needs(path):
     return max(versions, default=(2, 5)), [name for name in linked if not EVERYWHERE.match(name)]
 
 
+def machine_of(path):
+    """The machine that an ELF file is for, as tags name it."""
+    with open(path, "rb") as file:
+        number = int.from_bytes(file.read(20)[18:], "little")
+    if number not in MACHINES:
+        sys.exit("wheel.py: no wheel is made for the machine of " + path)
+    return MACHINES[number]
+
+
 def platform_tag(files):
-    machine = os.uname().machine
     newest, others = (2, 17), []
+    machine = machine_of(files[0])
     for path in files:
         wants, linked = needs(path)
         newest = max(newest, wants)
