@@ -346,7 +346,9 @@ void ag_stream_announce(struct ag_context *context, CUstream stream, bool blocki
 void ag_stream_each_open(void (*visit)(struct ag_stream *stream, void *data), void *data)
 {
     for (unsigned i = 0; i < MASK_WORDS; i++) {
-        uint64_t word = atomic_load_explicit(&table.open[i], memory_order_acquire);
+        /* The watchdog says that it sleeps and then looks here, as others set a bit and then look
+         * whether it sleeps: one of the two has to see the other. */
+        uint64_t word = atomic_load_explicit(&table.open[i], memory_order_seq_cst);
 
         for (; word; word &= word - 1) {
             struct ag_stream *stream = atomic_load_explicit(

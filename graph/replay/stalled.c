@@ -41,7 +41,8 @@ static void look_at(struct ag_stream *stream, void *data)
     uint32_t epoch = atomic_load_explicit(&stream->epoch, memory_order_relaxed);
     bool *any = data;
 
-    if (!atomic_load_explicit(&stream->holding, memory_order_acquire))
+    /* After the watchdog has said that it sleeps: see ag_stream_each_open(). */
+    if (!atomic_load_explicit(&stream->holding, memory_order_seq_cst))
         return;
     *any = true;
     last->same_epoch = last->epoch == epoch ? last->same_epoch + 1 : 0;

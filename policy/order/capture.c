@@ -3,7 +3,8 @@
  * `ag_captures_open` counts the captures of the list and those that are about to begin. The guard
  * is a counter for each slot of threads, so that entering it costs no shared cache line: a thread
  * counts itself in and then reads `ag_captures_open`; a capture counts itself there and then waits
- * for the slots. Both are sequentially consistent, so at least one of the two sees the other. */
+ * for the slots. All four accesses are sequentially consistent, so at least one of the two sees the
+ * other; an acquire of the slots might be made before the capture is counted. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -41,7 +42,7 @@ static void wait_for_guard(void)
     for (unsigned i = 0; i < AG_SLOTS; i++) {
         struct ag_wait wait = {0};
 
-        while (atomic_load_explicit(&ag_capture_guard[i].inside, memory_order_acquire))
+        while (atomic_load_explicit(&ag_capture_guard[i].inside, memory_order_seq_cst))
             ag_wait_pause(&wait);
     }
 }

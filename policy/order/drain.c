@@ -25,7 +25,8 @@ void ag_drain_note_visible(enum ag_visible how)
 {
     unsigned bit = BIT(AG_DRAIN_VISIBLE + how);
 
-    if (!(atomic_load_explicit(&ag_drain_state.reasons, memory_order_relaxed) & bit))
+    /* Where another thread noted it, what is pending is looked at after that. */
+    if (!(atomic_load_explicit(&ag_drain_state.reasons, memory_order_acquire) & bit))
         atomic_fetch_or_explicit(&ag_drain_state.reasons, bit, memory_order_seq_cst);
     else if (!(ag_drain_state.counting & bit))
         return;

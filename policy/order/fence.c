@@ -109,8 +109,8 @@ static enum ag_fence_result place(struct ag_context *context, struct ag_fence *f
     }
     covers = atomic_load_explicit(&fence->requested, memory_order_seq_cst);
     result = place_now(context, &fence->event, record);
-    if (result == AG_FENCE_PLACED)
-        atomic_store_explicit(&fence->placed, covers, memory_order_release);
+    if (result == AG_FENCE_PLACED) /* host_wait.c: before it is asked what is visible */
+        atomic_store_explicit(&fence->placed, covers, memory_order_seq_cst);
     atomic_flag_clear_explicit(&fence->turn, memory_order_release);
     return result;
 }

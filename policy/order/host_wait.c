@@ -1,7 +1,11 @@
 /* What is pending, who left it pending, and completing it: see host_wait.h.
  *
  * A context's wait is pending while more requests of its barrier were placed (barrier.placed) than
- * the host has waited for (host_waited). The latter only grows, after the host has waited. */
+ * the host has waited for (host_waited). The latter only grows, after the host has waited.
+ *
+ * A free leaves its wait pending, and then asks whether something is visible (drain.h); what makes
+ * something visible says so, and then asks here whether a wait is pending. One of the two sees the
+ * other: so these stores, and the loads that are asked here, are sequentially consistent. */
 #include "policy/order/host_wait.h"
 
 #include <stdatomic.h>
@@ -23,7 +27,7 @@ static bool is_pending(struct ag_context *context, uint64_t *ret_placed)
 {
     bool is_due = ag_watch_is_due(context); /* asked first: placing it counts in `placed` */
 
-    *ret_placed = atomic_load_explicit(&context->barrier.placed, memory_order_acquire);
+    *ret_placed = atomic_load_explicit(&context->barrier.placed, memory_order_seq_cst);
     return is_due ||
            *ret_placed > atomic_load_explicit(&context->host_waited, memory_order_acquire);
 }
@@ -37,7 +41,7 @@ static bool pending_in(struct ag_context *context)
 
 bool ag_host_wait_pending(void)
 {
-    return atomic_load_explicit(&ever_ordered, memory_order_acquire) && ag_context_any(pending_in);
+    return atomic_load_explicit(&ever_ordered, memory_order_seq_cst) && ag_context_any(pending_in);
 }
 
 bool ag_host_wait_possible(void)
@@ -46,7 +50,7 @@ bool ag_host_wait_possible(void)
         return true;
     if (!ag_helper_start())
         return false;
-    atomic_store_explicit(&ever_ordered, true, memory_order_release);
+    atomic_store_explicit(&ever_ordered, true, memory_order_seq_cst);
     return true;
 }
 
