@@ -338,12 +338,13 @@ enum ag_entry_state ag_entry_start(void)
         ag_entry_depth--;
         if (!ag_stats_counter(AG_STAT_LOOKUP_DLSYM))
             ag_stats_add(AG_STAT_LOOKUP_EXPORTED, 1);
-        atomic_store_explicit(&ag_entry_launches, launches_under((enum ag_entry_state)state),
-                              memory_order_release);
         if (watches_streams_under((enum ag_entry_state)state))
             ag_watch_begin();
         else
             ag_watch_never();
+        /* Launches of other threads go by this alone from here on: after the watch has begun. */
+        atomic_store_explicit(&ag_entry_launches, launches_under((enum ag_entry_state)state),
+                              memory_order_release);
         if (replays_under((enum ag_entry_state)state) || ag_watch_is_on())
             ag_trampoline_index();
         if (state == AG_ENTRY_ACTIVE)

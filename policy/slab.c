@@ -237,10 +237,13 @@ static struct ag_slab *take_unused(struct ag_slab_shard *shard)
 {
     struct ag_slab *slab = shard->freelist;
 
-    if (slab)
+    if (slab) {
         shard->freelist = slab->next;
-    else
-        slab = ag_arena_get(&arena);
+        return slab;
+    }
+    slab = ag_arena_get(&arena);
+    if (slab)
+        slab->shard = shard; /* once: others find the lock by it, of pieces that are gone, too */
     return slab;
 }
 
@@ -270,7 +273,6 @@ bool ag_slab_begin(struct ag_slabs *slabs, struct ag_block *whole, size_t size,
     shard->coming = false;
     slab = take_unused(shard);
     if (slab) {
-        slab->shard = shard;
         fill(slab, slabs, whole);
         (void)cut(slab, size, piece);
         list(slab);

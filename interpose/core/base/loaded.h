@@ -30,11 +30,13 @@ extern _Atomic uint32_t ag_loaded_asked;
 /* Up to which of these the loader's list has been looked at. */
 extern _Atomic uint32_t ag_loaded_answered;
 
-/* May a library have come since the last look? */
+/* May a library have come since the last look? If not, what that look noted is visible, whichever
+ * thread looked. Of what was asked a thread sees its own calls, and those that are over before its
+ * own: that needs no order. */
 static inline bool ag_loaded_has_news(void)
 {
-    return atomic_load_explicit(&ag_loaded_asked, memory_order_relaxed) !=
-           atomic_load_explicit(&ag_loaded_answered, memory_order_relaxed);
+    return atomic_load_explicit(&ag_loaded_answered, memory_order_acquire) !=
+           atomic_load_explicit(&ag_loaded_asked, memory_order_relaxed);
 }
 /* One may have, though nobody called dlsym. */
 static inline void ag_loaded_ask(void)

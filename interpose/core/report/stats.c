@@ -144,8 +144,9 @@ uint64_t ag_stats_sum_of(const struct ag_stats *stats, size_t offset)
 
         if (!ag_slots_have(slots, i))
             continue; /* its pages may not be there yet */
+        /* In the order that the caller asks: ag_live_of() takes one sum before the other. */
         sum += atomic_load_explicit((const _Atomic uint64_t *)(const void *)(slot + offset),
-                                    memory_order_relaxed);
+                                    memory_order_acquire);
     }
     return sum;
 }

@@ -47,7 +47,8 @@ static struct ag_arena arena = AG_ARENA_INIT(struct module);
 static _Atomic(struct module *) modules[MOST_MODULES]; /* from the front, without holes */
 
 /* What is known of an address is one word: the address, the module's place plus 1 (0: unknown), and
- * the kind. No library lies above 48 bits; an address that does is looked up each time. */
+ * the kind. No library lies above 48 bits; an address that does is looked up each time. Whoever
+ * reads a place finds the module there: words are stored by release, after their module. */
 #define ADDRESS_BITS 48
 #define KIND_BITS    4
 #define STAYS        (1u << (KIND_BITS - 1)) /* beside the kind: it is never closed */
@@ -202,14 +203,14 @@ static uint64_t find(const void *address)
 {
     uint64_t value = (uint64_t)(uintptr_t)address;
     _Atomic uint64_t *entry = &known[ag_hash_spread(value) >> 55];
-    uint64_t found = atomic_load_explicit(entry, memory_order_relaxed);
+    uint64_t found = atomic_load_explicit(entry, memory_order_acquire); /* and its module */
 
     if (value >> ADDRESS_BITS)
         return look_up(address);
     if (found >> (KIND_BITS + PLACE_BITS) != value || !found ||
         !still_holds(address, found, entry)) {
         found = value << (KIND_BITS + PLACE_BITS) | look_up(address);
-        atomic_store_explicit(entry, found, memory_order_relaxed);
+        atomic_store_explicit(entry, found, memory_order_release);
     }
     return found & ((1u << (KIND_BITS + PLACE_BITS)) - 1);
 }

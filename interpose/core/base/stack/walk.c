@@ -136,12 +136,14 @@ static __attribute__((noinline)) uint64_t look_up(uintptr_t address)
 static struct place place_of(uintptr_t address)
 {
     unsigned at = (unsigned)(ag_hash_spread(address) >> (64 - KNOWN_BITS));
-    uint64_t value = atomic_load_explicit(&known.values[at], memory_order_relaxed);
+    /* With the value, its module's row and base are visible. The key needs no order: it fits to no
+     * other value. */
+    uint64_t value = atomic_load_explicit(&known.values[at], memory_order_acquire);
     uint64_t key = atomic_load_explicit(&known.keys[at], memory_order_relaxed);
 
     if (!(value & VALID) || (key ^ value) != address) {
         value = look_up(address);
-        atomic_store_explicit(&known.values[at], value, memory_order_relaxed);
+        atomic_store_explicit(&known.values[at], value, memory_order_release);
         atomic_store_explicit(&known.keys[at], address ^ value, memory_order_relaxed);
     }
     return unpack(value);

@@ -52,7 +52,7 @@ void ag_launches_forget(void)
 /* The launch that was `age` launches before the ring's last. False where none is known. */
 static bool read_row(const struct ag_launch_ring *ring, uint32_t age, struct ag_last_launch *ret)
 {
-    uint32_t at = (atomic_load_explicit(&ring->n, memory_order_relaxed) - 1 - age) % AG_LAUNCH_RING;
+    uint32_t at = (atomic_load_explicit(&ring->n, memory_order_acquire) - 1 - age) % AG_LAUNCH_RING;
     uintptr_t what = atomic_load_explicit(&ring->row[at].what, memory_order_relaxed);
 
     if (!(what & ~(uintptr_t)1))

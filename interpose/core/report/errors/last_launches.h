@@ -40,7 +40,7 @@ static inline void ag_launches_note(struct ag_launch_ring *ring, const void *wha
                           memory_order_relaxed);
     atomic_store_explicit(&ring->row[n % AG_LAUNCH_RING].stream, (uintptr_t)stream,
                           memory_order_relaxed);
-    atomic_store_explicit(&ring->n, n + 1, memory_order_relaxed);
+    atomic_store_explicit(&ring->n, n + 1, memory_order_release); /* the row is there */
 }
 
 /* Finds the calling thread a ring, which has none. NULL: there is none. */

@@ -33,7 +33,7 @@ static inline void count_freed(unsigned slot, struct ag_place_stats *stats, uint
     ag_stats_count(slot, &stats->frees, 1);
     if (ticks)
         ag_stats_count(slot, &stats->free_ticks, ticks);
-    ag_stats_count(slot, &stats->freed_bytes, bytes);
+    ag_live_count_freed(slot, &stats->freed_bytes, bytes);
 }
 
 __attribute__((noinline)) static void allocated_first(int device, enum ag_placement place,

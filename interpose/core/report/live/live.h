@@ -50,10 +50,21 @@ static inline void ag_live_add(unsigned slot, unsigned row, enum ag_placement pl
     ag_live_count(&ag_stats.slots[slot].places[row][place], row, place, bytes);
 }
 
+/* The slot's `freed` has `bytes` more. Whoever sees that, as ag_live_of() does first, sees what was
+ * allocated before. */
+static inline void ag_live_count_freed(unsigned slot, _Atomic uint64_t *freed, uint64_t bytes)
+{
+    if (slot < AG_OWN_SLOTS)
+        atomic_store_explicit(freed, atomic_load_explicit(freed, memory_order_relaxed) + bytes,
+                              memory_order_release);
+    else
+        atomic_fetch_add_explicit(freed, bytes, memory_order_release);
+}
+
 static inline void ag_live_subtract(unsigned slot, unsigned row, enum ag_placement place,
                                     uint64_t bytes)
 {
-    ag_stats_count(slot, &ag_stats.slots[slot].places[row][place].freed_bytes, bytes);
+    ag_live_count_freed(slot, &ag_stats.slots[slot].places[row][place].freed_bytes, bytes);
 }
 
 /* What the program of these counters has. Never less while threads come and go. */

@@ -123,7 +123,7 @@ static uint16_t module_of(uint64_t address)
         return 0;
     for (unsigned i = 0; i < PROBES; i++) {
         at = (first + i) % KNOWN;
-        known = atomic_load_explicit(&trace.known[at], memory_order_relaxed);
+        known = atomic_load_explicit(&trace.known[at], memory_order_acquire);
         if (known >> (64 - ADDRESS_BITS) == address)
             return (uint16_t)(known & low);
         if (!known)
@@ -132,7 +132,8 @@ static uint16_t module_of(uint64_t address)
     if (known) /* all are taken */
         at = first;
     known = address << (64 - ADDRESS_BITS) | look_up(address);
-    atomic_store_explicit(&trace.known[at], known, memory_order_relaxed);
+    /* Who reads this and tells of an event has the text before it, as the writer must find it. */
+    atomic_store_explicit(&trace.known[at], known, memory_order_release);
     return (uint16_t)(known & low);
 }
 
