@@ -36,8 +36,8 @@
 
 #define MAX_SEGMENT (1u << 15) /* operations; bounds memory, whatever the settings say */
 
-static _Atomic bool on;
-static _Atomic bool over;    /* stopped for good, perhaps before it was configured */
+static _Atomic bool on;   /* relaxed: what began to be withheld as it ends, the watchdog submits */
+static _Atomic bool over; /* stopped for good, perhaps before it was configured */
 static _Atomic bool is_last; /* the process is ending */
 
 /* Memory that graphs have is the program's, which may have no other. */

@@ -10,7 +10,9 @@
  * before it takes its own, so no two threads can wait for each other in a circle.
  *
  * Who may touch what:
- * - the atomic fields at the top: any thread may read them; the comment says who writes;
+ * - the atomic fields at the top: any thread may read them; the comment says who writes. What the
+ *   owner loads is relaxed, since owning acquires and disowning releases; so is what only chooses
+ *   which streams to own;
  * - `id`: set when a handle gets its state. Others may read the atomic part while the state is
  *   retired and reused for another handle; they then see a mixture, and ask ag_stream_is_of() again
  *   once they own it;

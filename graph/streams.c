@@ -33,7 +33,9 @@ _Thread_local uint32_t ag_stream_tag;
 _Atomic uint32_t ag_stream_generation, ag_stream_held_legacy, ag_stream_held_blocking;
 
 static struct {
-    struct ag_lock lock; /* guards entering and retiring; readers take none */
+    /* Guards entering and retiring; readers take none. What is relaxed is loaded by who has it, or
+     * is written to a state that nobody finds yet. */
+    struct ag_lock lock;
     _Atomic(struct ag_stream *) stream[AG_MAX_STREAMS];
     _Atomic uint32_t used; /* places that were ever used: the first so many */
     _Atomic uint64_t open[MASK_WORDS];

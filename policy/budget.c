@@ -46,6 +46,8 @@ static uint64_t share_of(const struct ag_device *device)
     return device->limit > used ? device->limit - used : 0;
 }
 
+/* Counts are relaxed: the driver's own locks order what is counted, and a limit holds since no
+ * count goes above it. */
 bool ag_budget_take(struct ag_device *device, size_t bytes)
 {
     uint64_t taken, share;

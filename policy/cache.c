@@ -55,7 +55,7 @@ static struct ag_cache_shard *use_shard(struct ag_cache *cache, unsigned slot)
     return &cache->shards[slot];
 }
 
-/* That of the calling thread; NULL if it never held anything. */
+/* That of the calling thread; NULL if it never held anything. Relaxed: its own calls have raised it. */
 static inline struct ag_cache_shard *used_shard(struct ag_cache *cache)
 {
     unsigned slot = ag_slot_of_thread - 1; /* of a thread without a slot so far, more than any */
@@ -74,7 +74,7 @@ static uint64_t value_of(const _Atomic uint64_t *bytes)
     return atomic_load_explicit(bytes, memory_order_relaxed);
 }
 
-/* With the lock that guards them. */
+/* With the lock that guards them, so relaxed. */
 static void change(_Atomic uint64_t *bytes, uint64_t by)
 {
     atomic_store_explicit(bytes, value_of(bytes) + by, memory_order_relaxed);

@@ -30,8 +30,10 @@ struct ag_slab;
 
 struct ag_cache_shard {
     _Alignas(64) struct ag_spin lock; /* guards the rest */
-    _Atomic uint64_t bytes;           /* in here; read by anybody */
-    _Atomic uint64_t host_bytes;      /* of them, those that take no room on the device */
+    /* In here; read by anybody, relaxed: who finds too little asks the driver, and looks again
+     * if that has none. */
+    _Atomic uint64_t bytes;
+    _Atomic uint64_t host_bytes; /* of them, those that take no room on the device */
     /* Of them, native blocks smaller than a page of the driver; and by how much larger ones fall
      * short of whole pages. */
     _Atomic uint64_t small_native, page_ends;
@@ -75,7 +77,8 @@ static inline bool ag_cache_is_block_size(size_t size)
 unsigned ag_cache_bin(size_t size);
 
 /* Has the process ever kept memory that the driver could have back: in a cache, behind guards, or
- * in graphs of ours? Until then, a call that finds none needs no other look. */
+ * in graphs of ours? Until then, a call that finds none needs no other look. Relaxed: the call that
+ * failed for what is kept came after it. */
 extern _Atomic bool ag_cache_anything_kept;
 static inline bool ag_cache_keeps(void)
 {

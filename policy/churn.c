@@ -17,7 +17,7 @@
 #define SAVED_BY_FREE_PER_MIB 300u   /* ns */
 
 static uint64_t pool_after_ns;
-static _Atomic bool shares, is_reached;
+static _Atomic bool shares, is_reached; /* relaxed: of what is allocated after they were noted */
 
 void ag_churn_configure(uint64_t pool_after_us)
 {

@@ -31,6 +31,7 @@ enum ag_churn_phase {
     AG_CHURN_ON,
 };
 
+/* Relaxed: each chooses where the next memory comes from, which its block then says. */
 struct ag_churn {
     _Atomic int phase;         /* enum ag_churn_phase; only grows */
     _Atomic uint64_t saved_ns; /* what a pool would have saved */

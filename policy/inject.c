@@ -20,7 +20,8 @@ static const struct ag_rules *rules;
 static unsigned failing; /* 1 << enum ag_call: kinds of calls that some rule fails */
 static _Atomic uint64_t n_asked[AG_N_CALLS]; /* calls so far, while a rule counts them */
 
-/* Of a rule that fails calls: those that it held for, and the bytes of those that passed. */
+/* Of a rule that fails calls: those that it held for, and the bytes of those that passed. Relaxed:
+ * numbers, each for one call. */
 static struct {
     _Atomic uint64_t calls, passed_bytes;
 } counts[AG_MAX_RULES];

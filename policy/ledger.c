@@ -17,7 +17,8 @@
 #define PREPARED_BLOCKS 256u
 
 static struct {
-    /* Guards the map, descriptors, and every state change from LIVE. */
+    /* Guards the map, descriptors, and every state change from LIVE; what is written to blocks
+     * under it is relaxed. */
     _Alignas(64) struct ag_spin lock;
     struct ag_map map;
     struct ag_map_entry first[FIRST_ENTRIES]; /* of the map */
@@ -27,13 +28,16 @@ static struct ag_arena arena = AG_ARENA_INIT(struct ag_block);
 static struct ag_arena rare_arena = AG_ARENA_INIT(struct ag_block_rare);
 
 /* How many blocks begin in the pages that fall on each place. The driver never puts memory of two
- * pools, or of a pool and of cuMemAlloc, into one page of that size. */
+ * pools, or of a pool and of cuMemAlloc, into one page of that size. Counts are relaxed: who asks
+ * about a block got its address after it was counted, and no later value lacks it while it is
+ * there. */
 #define PAGE_BITS 21
 #define PLACES    4096u
 static _Atomic unsigned begun[PLACES];
 
 /* Where memory lies that is not as the driver's: a bit for each region of addresses, of 48 bits,
- * set for good. Few pages of it are ever touched. */
+ * set for good. Few pages of it are ever touched. Relaxed: who asks about an address got it after
+ * its bit was set. */
 #define REGION_BITS 28
 #define REGIONS     (1u << 20)
 static _Atomic uint64_t regions[REGIONS / 64];
@@ -288,7 +292,7 @@ struct ag_block_rare *ag_ledger_rare(struct ag_block *block)
 /* Given when somebody asks: few do, and a shared counter would cost every allocation. */
 uint64_t ag_ledger_buffer_id(CUdeviceptr base)
 {
-    static _Atomic uint64_t next_buffer = FIRST_BUFFER;
+    static _Atomic uint64_t next_buffer = FIRST_BUFFER; /* relaxed: a number */
     unsigned i = take(base);
     struct ag_block *block = ag_map_get(&shards[i].map, base);
     struct ag_block_rare *rare = block ? ag_ledger_rare(block) : NULL;

@@ -47,7 +47,7 @@ struct ag_block {
     _Alignas(64) struct ag_block *next; /* list of whoever holds it while KEPT */
     CUdeviceptr address;
     size_t size;                /* bytes the driver gave */
-    _Atomic size_t requested;   /* bytes the program asked for */
+    _Atomic size_t requested;   /* bytes the program asked for; relaxed: `state` tells of it */
     struct ag_context *context; /* whose memory it is */
     struct ag_mem_desc desc;
     _Atomic uint8_t placement; /* enum ag_placement: where it is counted */
@@ -96,7 +96,8 @@ static inline bool ag_block_is_counted(const struct ag_block *block)
     return (atomic_load_explicit(&block->slab, memory_order_relaxed) & AG_BLOCK_COUNTED) != 0;
 }
 
-/* With the lock of the cache's shard that the block is in. */
+/* With the lock of the cache's shard that the block is in, under which alone that bit is looked at:
+ * its loads are relaxed. */
 static inline void ag_block_set_counted(struct ag_block *block, bool counted)
 {
     uintptr_t slab = atomic_load_explicit(&block->slab, memory_order_relaxed) & ~AG_BLOCK_COUNTED;
@@ -111,6 +112,7 @@ static inline struct ag_block_rare *ag_block_rare(const struct ag_block *block)
     return atomic_load_explicit(&block->rare, memory_order_acquire);
 }
 
+/* Relaxed: the number is looked up under a lock. */
 static inline uint64_t ag_block_export_number(const struct ag_block *block)
 {
     struct ag_block_rare *rare = ag_block_rare(block);

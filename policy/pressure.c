@@ -44,6 +44,7 @@ static uint64_t missing_room(const struct ag_device *device)
     return free_bytes < wanted ? wanted - free_bytes : 0;
 }
 
+/* Relaxed: bounds, which another thread may see a little later. */
 static void set_tight(struct ag_device *device, bool is_tight)
 {
     uint64_t limit = ag_budget_cache_limit(device);
@@ -97,7 +98,7 @@ void ag_pressure_returned(struct ag_device *device, size_t bytes)
 #define TIMEOUT_NS       10000000000u
 #define SHORT_TIMEOUT_NS 10000000u
 
-static _Atomic bool timed_out;
+static _Atomic bool timed_out; /* relaxed: how long to wait */
 
 static uint64_t timeout(void)
 {

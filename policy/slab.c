@@ -14,7 +14,9 @@
 /* A slab that nothing fitted into is looked at again when so much of it has come back. */
 #define WORTH_A_LOOK (GRANULES / 4)
 
-/* All but `shard` and `closed` are guarded by the shard's lock. */
+/* All but `shard` and `closed` are guarded by the shard's lock. What is read without it is relaxed:
+ * `closed` and `sync` are for frees and questions that come after what set them; counts choose a
+ * shard, or tell of room. */
 struct ag_slab {
     struct ag_slab_shard *shard;  /* the same for ever */
     struct ag_slab *next, **link; /* in the list of open ones; `link` NULL: in none */

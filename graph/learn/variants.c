@@ -45,7 +45,7 @@ struct ag_variants {
     uint32_t payload_bytes;  /* of one set */
 };
 
-static _Atomic uint64_t all_kept; /* bytes, by all of them */
+static _Atomic uint64_t all_kept; /* bytes, by all of them; relaxed: a bound */
 
 struct ag_variants *ag_variants_new(uint32_t n_ops)
 {

@@ -23,7 +23,7 @@ struct table {
 };
 
 static struct {
-    struct ag_lock lock; /* guards all changes */
+    struct ag_lock lock; /* guards all changes: who has it loads relaxed */
     _Atomic(struct table *) table;
     uint32_t count;
     unsigned char *fresh, *fresh_end; /* of the slab that objects are cut from */

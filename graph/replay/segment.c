@@ -37,8 +37,8 @@ static struct {
     struct ag_size max_bytes;
     bool profit;
     const char *dump;
-    _Atomic uint64_t bytes;
-    _Atomic bool has_built;
+    _Atomic uint64_t bytes; /* relaxed: a bound; likewise numbers below */
+    _Atomic bool has_built; /* relaxed: a price that is paid twice at most */
     _Atomic uint32_t n_dumped, n_launched;
 } state;
 

@@ -34,6 +34,7 @@ static void release(struct ag_stream *stream, uint32_t epoch)
     ag_stream_disown(stream);
 }
 
+/* Relaxed: a guess, until the stream is owned; then the owner before has released its `epoch`. */
 static void look_at(struct ag_stream *stream, void *data)
 {
     struct look *last = &looks[atomic_load_explicit(&stream->id.number, memory_order_relaxed)];

@@ -100,7 +100,8 @@ bool ag_watchdog_wake(void)
         ag_watchdog_start();
     if (now == ASLEEP && atomic_compare_exchange_strong(&state, &now, AWAKE))
         ag_futex_wake(&state);
-    return atomic_load_explicit(&state, memory_order_relaxed) != NO_THREAD;
+    return atomic_load_explicit(&state, memory_order_relaxed) !=
+           NO_THREAD; /* relaxed: that is for good */
 }
 
 void ag_watchdog_wait_at_exit(uint64_t timeout_ns)

@@ -36,7 +36,7 @@ static void sum_places(struct allograft_snapshot *now)
             now->frees[place] += ag_stats_sum(at + offsetof(struct ag_place_stats, frees));
             now->refused += ag_stats_sum(at + offsetof(struct ag_place_stats, failed));
             now->current_bytes[place] += ag_live_of(&ag_stats, device, place);
-            now->peak_bytes[place] +=
+            now->peak_bytes[place] += /* relaxed, as all counters */
                 atomic_load_explicit(&ag_stats.peak_bytes[device][place], memory_order_relaxed);
         }
     }

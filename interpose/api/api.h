@@ -117,7 +117,7 @@ struct ag_api_owned_counts {
     uint64_t allocations, frees, current_bytes, peak_bytes;
 };
 
-/* Is there any? */
+/* Is there any? Relaxed: who asks about a block got its address after it was counted. */
 extern _Atomic size_t ag_api_n_owned;
 static inline bool ag_api_owns(void)
 {

@@ -148,7 +148,7 @@ allograft_status ag_api_enter(void)
     if (atomic_load_explicit(&is_found, memory_order_acquire))
         return ALLOGRAFT_OK;
     pthread_mutex_lock(&ag_api_look_up_mutex);
-    if (!atomic_load_explicit(&is_found, memory_order_relaxed)) {
+    if (!atomic_load_explicit(&is_found, memory_order_relaxed)) { /* relaxed: under the mutex */
         status = find_driver();
         atomic_store_explicit(&is_found, status == ALLOGRAFT_OK, memory_order_release);
     }

@@ -35,7 +35,7 @@ bool ag_api_thread_captures(void)
 
 /* ---- pools and streams that are shared ---- */
 
-static _Atomic uint64_t last_pool;
+static _Atomic uint64_t last_pool; /* relaxed: who names a pool was given its number */
 
 allograft_status ag_api_pool_new(allograft_pool *ret)
 {

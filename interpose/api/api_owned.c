@@ -24,7 +24,7 @@ static struct {
     struct ag_map blocks; /* address -> struct ag_api_owned */
     struct ag_api_owned_counts counts;
 } owned;
-_Atomic size_t ag_api_n_owned; /* written under the lock */
+_Atomic size_t ag_api_n_owned; /* written under the lock; relaxed: see api.h */
 
 /* `more` is new, or was taken out a moment ago. */
 static bool put(struct ag_api_owned *more)

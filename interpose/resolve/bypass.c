@@ -338,6 +338,7 @@ static enum finding find_in(struct search *search, const struct object *object)
     return found;
 }
 
+/* The load is relaxed: one thread looks at a time, as the report is made. */
 static void keep_name(const char *name)
 {
     uint32_t n = atomic_load_explicit(&ag_stats.n_bypassing, memory_order_relaxed);

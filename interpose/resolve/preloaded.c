@@ -11,6 +11,7 @@
 
 #include "interpose/core/base/loaded.h"
 
+/* Relaxed: every thread finds the same. */
 static _Atomic enum { UNKNOWN, OPENED, PRELOADED } answer;
 
 struct order {

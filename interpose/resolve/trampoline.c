@@ -15,7 +15,8 @@
 /* Assembly. */
 extern const char ag_trampolines[];
 
-/* The driver's functions whose look-ups got a trampoline. */
+/* The driver's functions whose look-ups got a trampoline. Relaxed: who names such a function has
+ * had its address from whom it was given to; `any_given` only saves the search. */
 static _Atomic(void *) given[AG_N_TRAMPOLINES];
 static _Atomic bool any_given;
 

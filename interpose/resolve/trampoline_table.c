@@ -41,8 +41,10 @@ static const char *const no_trampoline[] = {
 extern _Atomic(void *) ag_trampoline_ways[AG_N_TRAMPOLINES];
 _Atomic(void *) ag_trampoline_ways[AG_N_TRAMPOLINES];
 
-static _Atomic(void *) reals[AG_N_TRAMPOLINES]; /* the driver's functions, as far as known */
-static _Atomic bool over;
+/* The driver's functions, as far as known. Relaxed: code, which was there before anybody looked. */
+static _Atomic(void *) reals[AG_N_TRAMPOLINES];
+static _Atomic bool
+    over; /* relaxed: who sees it late has a trampoline that goes on to the driver */
 
 /* Of what the driver has. AG_TRAMPOLINE_NEEDLESS comes behind the trampolines of an address. */
 static struct ag_address by_address[AG_N_LISTED + N_WITHOUT];

@@ -177,6 +177,7 @@ void ag_unseen_look(void)
     ag_loaded_look_end(asked);
 }
 
+/* Relaxed: a child has one thread. */
 void ag_unseen_begin_child(void)
 {
     atomic_store_explicit(&known_changes, 0, memory_order_relaxed);

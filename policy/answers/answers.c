@@ -64,6 +64,7 @@ CUresult ag_answer_mem_info(size_t *ret_free, size_t *ret_total)
     if (result != CUDA_SUCCESS || !ret_free || !context)
         return result;
     total = ret_total ? *ret_total : context->device->total_bytes;
+    /* What guards keep is a count, relaxed. */
     ours = ag_pool_idle(context->device) + ag_managed_pool_idle(context->device) +
            ag_device_cached_room(context->device) + ag_app_pools_held(context->device) +
            ag_managed_kept(context->device) +

@@ -15,7 +15,7 @@
 #define BASES 256u
 
 /* Where blocks begin that addresses of the same 2 MiB were found in, by a hash of these: to be
- * tried before the driver is asked. */
+ * tried before the driver is asked. Relaxed: the ledger says what is there. */
 static _Atomic CUdeviceptr bases[BASES];
 
 /* The block that the driver knows by that address. */

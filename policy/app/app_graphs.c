@@ -20,7 +20,7 @@ _Atomic unsigned ag_app_graphs_unlaunched;
 
 static struct {
     bool measures;
-    struct ag_lock lock; /* guards the rest */
+    struct ag_lock lock; /* guards the rest, and what is told of it, relaxed */
     struct gauge {
         unsigned open;        /* calls that go on */
         bool unknown;         /* the driver did not answer one of them */

@@ -29,7 +29,8 @@ void ag_app_graphs_instantiated(const struct ag_app_graphs_span *span, const CUg
 void ag_app_graphs_destroying(CUgraphExec exec);
 void ag_app_graphs_destroyed(CUresult result);
 
-/* Executable graphs whose first launch is still to be measured. */
+/* Executable graphs whose first launch is still to be measured. Relaxed: who launches one got it
+ * after it was counted. */
 extern _Atomic unsigned ag_app_graphs_unlaunched;
 
 /* May a launch or upload go straight to the driver? */

@@ -156,6 +156,7 @@ static unsigned enter(CUmemoryPool pool, enum ag_app_pool_kind kind, int device)
     dead = look(pool);
     if (dead != NO_ROW) {
         table.rows[dead].alive = false;
+        /* Relaxed: the new pool of that handle is known to nobody yet. */
         atomic_store_explicit(&table.rows[dead].handle, NULL, memory_order_relaxed);
         unchoose(dead);
     }

@@ -57,7 +57,7 @@ static bool fits_host(const struct ag_device *device, size_t bytes)
 
 /* The driver does not free at once what managed pages leave: cuMemGetInfo reports 64 MiB less
  * after 64 MiB were prefetched and freed (H200). The next managed allocation, or any other that
- * needs it, gets it. */
+ * needs it, gets it. Relaxed: a count, for an answer. */
 void ag_managed_freed(struct ag_device *device, size_t bytes)
 {
     atomic_fetch_add_explicit(&device->managed_kept, bytes, memory_order_relaxed);

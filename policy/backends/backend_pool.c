@@ -93,7 +93,7 @@ static CUresult make_pool(struct ag_device *device)
     return result == CUDA_SUCCESS ? set_up(device) : result;
 }
 
-/* When the report says that it was made. */
+/* When the report says that it was made; by a count, relaxed. */
 static void count_made(struct ag_device *device)
 {
     ag_stats_add(AG_STAT_POOL_MADE, 1);

@@ -22,6 +22,7 @@ void ag_given_configure(bool has_counts)
     always_asks = has_counts;
 }
 
+/* Relaxed: for a peak, which is believed only once the driver was asked. */
 static uint64_t value_of(const _Atomic uint64_t *bytes)
 {
     return atomic_load_explicit(bytes, memory_order_relaxed);

@@ -14,7 +14,8 @@
 #define ENDING_NS 10000000000u /* more than what is left to do takes */
 
 static struct {
-    struct ag_lock lock; /* guards entries, freelist, primary references, the devices' list */
+    /* Guards entries, freelist, primary references, the devices' list: who has it loads relaxed. */
+    struct ag_lock lock;
     _Atomic(struct ag_context *) contexts[AG_MAX_CONTEXTS];
     struct ag_device devices[AG_MAX_DEVICES];
     _Atomic unsigned n_devices;
@@ -125,7 +126,7 @@ static struct ag_context *take_recycled(void)
 }
 
 /* As good as new but for the counters of its fences, which a late reader compares, and for its
- * handle, by which it is found: that comes last. */
+ * handle, by which it is found: that comes last. Relaxed: the table's entry tells of it. */
 static void clear(struct ag_context *old)
 {
     (void)ag_cache_empty(&old->cache);

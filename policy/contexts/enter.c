@@ -93,6 +93,7 @@ static struct ag_context *enter_new(CUcontext handle, int device, bool retained,
     /* After a reset the primary context comes back under its old handle, still referenced. */
     fresh->primary_references = !retained && row->primary == handle;
     fresh->unreferenced = false;
+    /* Relaxed: it is not in the table yet. */
     atomic_store_explicit(&fresh->entering, true, memory_order_relaxed);
     context = ag_context_insert(fresh, handle, retained);
     *ret_is_new = context == fresh;

@@ -7,7 +7,7 @@
 #include "interpose/core/base/log.h"
 #include "interpose/core/settings/caller.h"
 
-/* The next free row of the report, or NULL. */
+/* The next free row of the report, or NULL. Relaxed: each number is one thread's. */
 static struct ag_guard_finding *next_row(void)
 {
     uint32_t i = atomic_fetch_add_explicit(&ag_stats.n_guard_findings, 1, memory_order_relaxed);

@@ -20,7 +20,8 @@
 #define KEPT_PART 8u    /* and of the bytes of their device one in so many */
 
 enum ag_guard ag_guard_mode = AG_GUARD_OFF;
-static _Atomic bool shared; /* the program asked for a handle of memory */
+static _Atomic bool
+    shared; /* the program asked for a handle of memory; relaxed: of what comes after */
 
 /* A guarded block. */
 struct ag_guarded {

@@ -30,7 +30,7 @@ enum ag_ipc_sharing {
     AG_IPC_SHARED,         /* a process we do not know of may still look at it: not for the cache */
     AG_IPC_OPEN_ELSEWHERE, /* natively the memory stays as it is until that is closed: it is kept */
 };
-/* Only for the functions here and in ipc_export.c. */
+/* Only for the functions here and in ipc_export.c. Relaxed: whether to look, under a lock. */
 extern _Atomic unsigned ag_ipc_n_orphans;
 enum ag_ipc_sharing ag_ipc_hold_shared(struct ag_block *block);
 

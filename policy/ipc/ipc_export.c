@@ -354,6 +354,7 @@ CUresult ag_ipc_get(CUipcMemHandle *handle, CUdeviceptr address)
     return CUDA_SUCCESS;
 }
 
+/* Relaxed: what the number stands for is looked up under the lock. */
 bool ag_ipc_freed(struct ag_block *block)
 {
     struct ag_block_rare *rare = ag_block_rare(block);

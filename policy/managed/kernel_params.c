@@ -30,7 +30,7 @@ struct store {
 };
 
 static struct {
-    struct ag_lock lock; /* guards all changes of both tables */
+    struct ag_lock lock; /* guards all changes of both tables: who has it loads relaxed */
     _Atomic(struct store *) store;
     unsigned next_unit, n_layouts;
     _Atomic(struct functions *) functions;

@@ -1,7 +1,8 @@
 /* A binary heap by time of last use, the oldest on top: see lru.h.
  *
  * Items are used far more often than the oldest is asked for, so a use only notes the time. Times
- * only grow: an item whose key is up to date, and no larger than any other key, is the oldest. */
+ * only grow: an item whose key is up to date, and no larger than any other key, is the oldest. A
+ * use is relaxed: one that is seen late makes an item older than it is. */
 #include "policy/managed/lru.h"
 
 #include <sys/mman.h>

@@ -2,7 +2,8 @@
  *
  * Launches on all threads read it without the lock; only changes take it. A launch may still read a
  * block that another thread has just removed: its memory is never unmapped, its fields are atomic,
- * and before anything is done about it, it is looked up again under the lock. */
+ * and before anything is done about it, it is looked up again under the lock. So what launches read
+ * is relaxed, but for the order of two counts; changes are under the lock. */
 #include "policy/managed/residency.h"
 
 #include <stddef.h>

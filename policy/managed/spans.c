@@ -4,11 +4,11 @@
  * that does not exceed n. That makes at most 17 entries for any range, and an address is found by
  * one look-up for each granule size in use.
  *
- * Readers take no lock: they note the version, look, and look again if the version has changed
- * (a sequence lock). All they read is atomic. The writer's stores are releases, so that none
- * comes before the odd version; the readers' loads are acquires, so that none comes after the
- * second look at the version. Tables that were grown out of stay mapped, for readers that are
- * still in them. */
+ * Readers take no lock: they note the version, look, and look again if the version has changed (a
+ * sequence lock). All they read is atomic. The writer's stores are releases, so that none comes
+ * before the odd version; the readers' loads are acquires, so that none comes after the second look
+ * at the version, which is relaxed, as are the writer's own loads. Tables that were grown out of
+ * stay mapped, for readers that are still in them. */
 #include "policy/managed/spans.h"
 
 #include <sys/mman.h>

@@ -18,7 +18,7 @@
 
 #define MAX_SPILLED 4096u /* of those spilled beyond it none comes back */
 
-_Atomic unsigned ag_spill_n; /* under the lock below */
+_Atomic unsigned ag_spill_n; /* changed under the lock below; relaxed: see spill.h */
 
 static enum ag_oom oom = AG_OOM_ERROR;
 static bool unspill;

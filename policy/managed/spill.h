@@ -20,7 +20,8 @@ void ag_spill_add(const struct ag_block *block);
 /* The program has freed it, moved or not; before it can become anybody else's. */
 void ag_spill_remove(CUdeviceptr address);
 
-/* Only for the functions here and in spill.c: how many blocks there are that may come back. */
+/* Only for the functions here and in spill.c: how many blocks there are that may come back.
+ * Relaxed: whether to look, under the lock. */
 extern _Atomic unsigned ag_spill_n;
 
 /* After a free: moves what was spilled first, and fits by now, to `device`. At most one block, for

@@ -26,7 +26,7 @@ static inline void ag_early_fenced(void)
     atomic_fetch_add_explicit(&ag_early_fences, 1, memory_order_seq_cst);
 }
 
-/* False: never yet. */
+/* False: never yet. Relaxed: who was given memory of such a free came after it was counted. */
 static inline bool ag_early_any_fenced(void)
 {
     return atomic_load_explicit(&ag_early_fences, memory_order_relaxed) != 0;

@@ -44,6 +44,7 @@ bool ag_host_wait_pending(void)
     return atomic_load_explicit(&ever_ordered, memory_order_seq_cst) && ag_context_any(pending_in);
 }
 
+/* Relaxed: it is never taken back. */
 bool ag_host_wait_possible(void)
 {
     if (atomic_load_explicit(&ever_ordered, memory_order_relaxed))

@@ -19,7 +19,7 @@ _Atomic unsigned ag_users_counted;
 static struct {
     struct ag_lock lock; /* guards the list, and all of a user but `seen` */
     struct ag_user *first;
-    _Atomic unsigned n_drained;
+    _Atomic unsigned n_drained; /* relaxed: a count */
 } users = {.lock = AG_LOCK_INIT(AG_RANK_USERS)};
 
 static struct ag_arena records = AG_ARENA_INIT(struct ag_user);

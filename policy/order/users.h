@@ -23,7 +23,9 @@
 #include <stdbool.h>
 
 struct ag_user {
-    _Atomic bool seen; /* the thread has called the driver since the last look at all of them */
+    /* The thread has called the driver since the last look at all of them. Relaxed: a thread that
+     * sees late that it was taken back is missing for one look. */
+    _Atomic bool seen;
     bool counts;
     struct ag_user *next;
 };

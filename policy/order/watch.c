@@ -1,9 +1,9 @@
 /* Who submitted where, and placing the fences that are due: see watch.h.
  *
- * All state is under one lock, which only the slow path takes. Driver calls are made without it, by
- * one thread at a time (`placing`), for which the others wait before they submit. No thread has a
- * pass then, so the fence covers exactly what was submitted before the frees, and perhaps calls
- * that are under way, which stay noted. */
+ * All state is under one lock, which only the slow path takes, and under which loads are relaxed.
+ * Driver calls are made without it, by one thread at a time (`placing`), for which the others wait
+ * before they submit. No thread has a pass then, so the fence covers exactly what was submitted
+ * before the frees, and perhaps calls that are under way, which stay noted. */
 #include "policy/order/watch.h"
 
 #include <pthread.h>

@@ -39,7 +39,9 @@ struct ag_context;
 #define AG_WATCH_ALL  UINTPTR_MAX /* several, or one that cannot be told by its handle */
 
 struct ag_watch_thread {
-    _Atomic uintptr_t pass; /* AG_WATCH_NONE: none */
+    /* AG_WATCH_NONE: none. Relaxed: a thread that submits after a free, in any order that the
+     * program can tell, sees that its pass is gone; one that submits meanwhile is under way. */
+    _Atomic uintptr_t pass;
     uintptr_t noted; /* what it submitted to since its last fence; under the lock, as the rest */
     uint64_t life;   /* of which context */
     bool is_open;    /* on the list of those that may have a pass */
@@ -71,7 +73,8 @@ extern struct ag_watch_state {
     _Atomic uintptr_t active;  /* what got work since the last fence: a stream, or AG_WATCH_ALL */
     _Atomic bool due;          /* a fence, for frees since the last */
     _Atomic bool being_placed; /* one that was due */
-    _Atomic(struct ag_context *) owner; /* the context in which frees made it due */
+    /* The context in which frees made it due; relaxed: set before that. */
+    _Atomic(struct ag_context *) owner;
 } ag_watch_state;
 
 /* Watching begins, before any context exists; without it every thread passes. */

@@ -33,6 +33,7 @@ typedef int find_function(const void *address, struct object *ret_object);
 #define HAS_NONE  1u
 static _Atomic uintptr_t finder = NOT_ASKED; /* else it is the function */
 
+/* Relaxed: every thread finds the same function, which is libc's. */
 static find_function *find_object(void)
 {
     uintptr_t found = atomic_load_explicit(&finder, memory_order_relaxed);

@@ -31,8 +31,8 @@ extern _Atomic uint32_t ag_loaded_asked;
 extern _Atomic uint32_t ag_loaded_answered;
 
 /* May a library have come since the last look? If not, what that look noted is visible, whichever
- * thread looked. Of what was asked a thread sees its own calls, and those that are over before its
- * own: that needs no order. */
+ * thread looked. What was asked is relaxed: a thread sees its own calls, and those that were over
+ * before. */
 static inline bool ag_loaded_has_news(void)
 {
     return atomic_load_explicit(&ag_loaded_answered, memory_order_acquire) !=

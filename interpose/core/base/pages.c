@@ -70,6 +70,7 @@ void ag_pages_ready(void *first, size_t bytes)
         (void)__atomic_fetch_or(begins + at, 0, __ATOMIC_RELAXED); /* written to, and unchanged */
 }
 
+/* Relaxed: only a look, since the exchange is what takes a block and acquires what is in it. */
 void *ag_freelist_take(struct ag_freelist *freelist)
 {
     void *block = NULL;

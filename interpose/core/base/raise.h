@@ -5,7 +5,8 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-/* *value = max(*value, to). What the caller wrote before is visible to who reads it (acquire). */
+/* *value = max(*value, to). What the caller wrote before is visible to who reads it (acquire). The
+ * relaxed load only finds whether there is anything to raise. */
 static inline void ag_raise_to(_Atomic uint64_t *value, uint64_t to)
 {
     uint64_t now = atomic_load_explicit(value, memory_order_relaxed);

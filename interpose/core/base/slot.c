@@ -18,7 +18,7 @@ static _Atomic uint32_t given; /* a bit for each slot that was ever given */
 static _Atomic uint32_t used;  /* of these, one for each that has been prepared since */
 static void (*_Atomic prepare)(unsigned slot);
 static _Atomic uint32_t free_own = AG_OWN_SLOTS < 32 ? (1u << AG_OWN_SLOTS) - 1 : UINT32_MAX;
-static _Atomic uint32_t next_shared;
+static _Atomic uint32_t next_shared; /* relaxed: nothing is found by the number */
 
 static pthread_key_t at_end;
 static _Atomic int at_end_state;

@@ -18,7 +18,7 @@
 struct ag_driver ag_cu;
 
 static char path[PATH_MAX];
-static _Atomic(const void *) noted;
+static _Atomic(const void *) noted; /* relaxed: an address of the driver's, compared and no more */
 static bool simulated;
 static void *found_in = RTLD_NEXT; /* where symbols are looked up; once the driver was found */
 

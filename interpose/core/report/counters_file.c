@@ -342,7 +342,7 @@ typedef uint64_t __attribute__((may_alias)) word;
 _Static_assert(offsetof(struct ag_stats, slots) % sizeof(word) == 0, "copied by words");
 _Static_assert(sizeof(struct ag_stats_slot) % sizeof(word) == 0, "copied by words");
 
-/* Other threads may count in `from` meanwhile. */
+/* Other threads may count in `from` meanwhile. Relaxed: each word is a count by itself. */
 static void copy_words(void *to, const void *from, size_t bytes)
 {
     const word *old = from;

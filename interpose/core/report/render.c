@@ -50,6 +50,7 @@ static uint64_t hits(const struct view *view, unsigned hook)
                            offsetof(struct ag_stats_slot, hits) + hook * sizeof(uint64_t));
 }
 
+/* Relaxed: each value is shown by itself. */
 static uint64_t value_of(const _Atomic uint64_t *value)
 {
     return atomic_load_explicit(value, memory_order_relaxed);

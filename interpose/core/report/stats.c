@@ -166,6 +166,7 @@ uint64_t ag_stats_hits(enum ag_hook hook)
     return ag_stats_sum(offsetof(struct ag_stats_slot, hits) + hook * sizeof(uint64_t));
 }
 
+/* `before` is relaxed: changed under the lock of the table of pools, and read for the report. */
 uint64_t ag_stats_app_pool_sum(const struct ag_stats *stats, unsigned row, enum ag_app_count which)
 {
     return ag_stats_sum_of(stats, offsetof(struct ag_stats_slot, app_pools[row][which])) -

@@ -251,7 +251,8 @@ uint64_t ag_stats_sum(size_t offset);
 uint64_t ag_stats_sum_of(const struct ag_stats *stats, size_t offset);
 uint64_t ag_stats_counter_of(const struct ag_stats *stats, enum ag_stat id);
 
-/* Adds to a counter that only the calling thread adds to. */
+/* Adds to a counter that only the calling thread adds to. Counters are relaxed: none is read to
+ * learn of anything else, but for those of live.h. */
 static inline void ag_stats_count_own(_Atomic uint64_t *counter, uint64_t n)
 {
     atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + n,

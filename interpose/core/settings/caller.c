@@ -92,7 +92,8 @@ static bool stays(const struct link_map *map)
     return loader && at == map;
 }
 
-/* Have libraries come or gone since it was asked last? Then nothing is known any more. */
+/* Have libraries come or gone since it was asked last? Then nothing is known any more. The relaxed
+ * stores come before the count that tells of them. */
 static bool has_changed(void)
 {
     static _Atomic uint64_t last;

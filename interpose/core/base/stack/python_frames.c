@@ -228,6 +228,7 @@ static struct range cold_part(struct range loop)
     return (struct range){0, 0};
 }
 
+/* Relaxed: who asks ag_python_is_loop() has had the lock, or seen the changes, since. */
 static void set_loop(unsigned i, struct range range)
 {
     atomic_store_explicit(&python.loop[i].begins, range.begins, memory_order_relaxed);

@@ -122,7 +122,7 @@ static __attribute__((noinline)) uint64_t look_up(uintptr_t address)
 
     if (ag_loaded_find((const void *)(address - 1), &loaded)) {
         place.module = known.number_of(&loaded);
-        if (place.module)
+        if (place.module) /* relaxed: seen by who sees the value, which place_of() releases */
             atomic_store_explicit(&known.bases[place.module], (uintptr_t)loaded.base,
                                   memory_order_relaxed);
         header = ag_loaded_header(&loaded, PT_GNU_EH_FRAME);

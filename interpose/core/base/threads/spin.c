@@ -3,6 +3,7 @@
 
 #include "interpose/core/base/threads/wait.h"
 
+/* Looks are relaxed: the exchange at their end acquires. */
 void ag_spin_wait(struct ag_spin *spin)
 {
     struct ag_wait wait = {0};

@@ -36,7 +36,7 @@ static inline void ag_spin_take(struct ag_spin *spin)
         ag_spin_wait(spin);
 }
 
-/* Has somebody the lock just now? */
+/* Has somebody the lock just now? Relaxed: only a look, since taking it is what acquires. */
 static inline bool ag_spin_is_taken(struct ag_spin *spin)
 {
     return atomic_load_explicit(&spin->taken, memory_order_relaxed) != 0;

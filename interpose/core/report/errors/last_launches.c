@@ -13,6 +13,8 @@ _Thread_local struct ag_launch_ring *ag_launch_ring;
 
 static struct ag_launch_ring rings[AG_OWN_SLOTS];
 
+/* Relaxed: before the thread's first launch, or when the code of what was launched goes, which no
+ * thread launches any more. */
 static void empty(struct ag_launch_ring *ring)
 {
     for (unsigned i = 0; i < AG_LAUNCH_RING; i++)

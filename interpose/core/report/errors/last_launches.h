@@ -1,7 +1,9 @@
 /* What each thread launched last, for the report on the first sticky error.
  *
  * A launch writes two words to a ring of its thread's, before the driver has it: no lock, no clock,
- * and nothing that another thread writes to. So between threads no order is known. Handles stay
+ * and nothing that another thread writes to. So between threads no order is known; a row that is
+ * read as it is written may have the function of one launch and the stream of another, and is
+ * relaxed. Handles stay
  * here for as long as their code is loaded, and nobody asks for their names before an error. */
 #ifndef AG_LAST_LAUNCHES_H
 #define AG_LAST_LAUNCHES_H

@@ -52,6 +52,7 @@ _Static_assert(SHARDS == 1u << (64 - 58), "by the upper bits");
 
 /* --- counts --- */
 
+/* Relaxed, as all counters; what is kept of a block is under its shard's lock. */
 static void count(struct ag_held *sum, const struct ag_held_block *block, bool more)
 {
     double weight = ag_sampling_weight(block->bytes);

@@ -12,6 +12,7 @@
 /* What stacks are taken for: bits. */
 #define AG_HOLDERS_OF_MEMORY 1u
 #define AG_HOLDERS_OF_WAITS  2u /* waits.h */
+/* Relaxed: set before the state of the process says that it has begun, which hooks acquire. */
 extern _Atomic unsigned ag_holders_active;
 
 static inline bool ag_holders_any(unsigned what)

@@ -11,6 +11,7 @@ const char *const ag_held_names[AG_N_HELD_KINDS] = {"device", "pool", "managed",
 typedef uint16_t rank;
 _Static_assert(AG_HOLDERS_STACKS <= UINT16_MAX, "a rank is a row");
 
+/* Relaxed: each value is shown by itself. */
 static uint64_t value_of(const _Atomic uint64_t *value)
 {
     return atomic_load_explicit(value, memory_order_relaxed);

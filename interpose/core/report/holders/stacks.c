@@ -23,7 +23,7 @@ _Static_assert(AG_HOLDERS_STACKS * 4 == INDEX, "mostly empty");
 _Static_assert(AG_HOLDERS_MODULES == AG_FRAME_MODULES, "numbers of modules are rows");
 
 static struct {
-    struct ag_lock lock; /* guards what is added */
+    struct ag_lock lock; /* guards what is added: who has it loads relaxed */
     struct ag_holders *holders;
     unsigned most;
     unsigned own_module;

@@ -22,7 +22,9 @@
 #include "interpose/core/base/threads/lock.h"
 
 static struct {
-    struct ag_lock lock; /* guards every change of allowances, and of peaks */
+    /* Guards every change of allowances, and of peaks: relaxed loads are of who has it, or is
+     * alone. */
+    struct ag_lock lock;
     uint64_t granted[AG_STATS_DEVICES][AG_N_PLACEMENTS]; /* their sum; may be below 0 */
     uint64_t granted_all[AG_STATS_DEVICES];              /* of all placements */
 } live = {.lock = AG_LOCK_INIT(AG_RANK_LIVE)};

@@ -51,7 +51,7 @@ static inline void ag_live_add(unsigned slot, unsigned row, enum ag_placement pl
 }
 
 /* The slot's `freed` has `bytes` more. Whoever sees that, as ag_live_of() does first, sees what was
- * allocated before. */
+ * allocated before. Of a thread's own slot, the load is relaxed. */
 static inline void ag_live_count_freed(unsigned slot, _Atomic uint64_t *freed, uint64_t bytes)
 {
     if (slot < AG_OWN_SLOTS)

@@ -27,7 +27,7 @@ static struct {
     _Atomic(struct ag_trace_ring *) rings[AG_SLOTS];
     _Atomic(struct ag_trace_named *) texts[MOST_TEXTS]; /* from the front, without holes */
     char *memory; /* of texts; kept through forks, since hooks may be reading there */
-    _Atomic uint32_t memory_used;
+    _Atomic uint32_t memory_used; /* relaxed: what is written there is seen through `texts` */
     _Atomic uint64_t known[KNOWN];
 } trace;
 

@@ -15,6 +15,7 @@
 #include "interpose/core/report/trace/trace_format.h"
 #include "interpose/core/report/trace/trace_ring.h"
 
+/* Relaxed: set before the state of the process says that it has begun, which hooks acquire. */
 extern _Atomic bool ag_trace_active;
 
 static inline bool ag_trace_on(void)

@@ -16,9 +16,11 @@
 #define AG_TRACE_AHEAD 8u
 
 struct ag_trace_ring {
-    _Alignas(64) _Atomic uint32_t head; /* the next position to be taken */
+    /* The next position to be taken. Relaxed: the event's own number tells that it is there, and
+     * the tail that its place is free. */
+    _Alignas(64) _Atomic uint32_t head;
     uint32_t mask;                      /* positions less 1; a power of two of them, 2^24 at most */
-    _Atomic uint64_t dropped;
+    _Atomic uint64_t dropped;           /* relaxed: a count */
     _Alignas(64) _Atomic uint32_t tail; /* the next position to be read: the reader's */
     struct ag_trace_event events[];
 };

@@ -168,6 +168,7 @@ static uint64_t drain(uint64_t until_ns)
             n += taken;
             left -= taken;
         }
+        /* Relaxed: a count; what is missing is told next time. */
         dropped += ring ? atomic_load_explicit(&ring->dropped, memory_order_relaxed) : 0;
     }
     if (good && dropped > writer.dropped_told)

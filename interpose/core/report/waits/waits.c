@@ -17,6 +17,7 @@ void ag_waits_begin(void)
     atomic_fetch_or_explicit(&ag_holders_active, AG_HOLDERS_OF_WAITS, memory_order_release);
 }
 
+/* Relaxed, as all counters; the row was found under a lock or by an acquire. */
 static void count(struct ag_waited *waited, uint64_t ns)
 {
     atomic_fetch_add_explicit(&waited->times, 1, memory_order_relaxed);
