@@ -34,7 +34,8 @@ static CUresult free_in_stream_order(struct ag_block *block, CUstream stream,
     return result == CUDA_SUCCESS ? ag_native_free_single(&single) : result;
 }
 
-/* The driver knows no piece of a slab: once the stream is done, like any free. */
+/* The driver knows no piece of a slab: once the stream is done, like any free. Relaxed, here and
+ * below: the block is in the caller's hands. */
 static CUresult free_piece_async(struct ag_block *block, CUstream stream,
                                  CUresult (*synchronize)(CUstream))
 {

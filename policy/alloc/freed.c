@@ -22,7 +22,8 @@
 #include "policy/pressure.h"
 #include "policy/slab.h"
 
-/* Freed while a capture was open, under ALLOGRAFT_FREE=ordered. */
+/* Freed while a capture was open, under ALLOGRAFT_FREE=ordered. Relaxed here and below are loads
+ * before an exchange, of a block in the caller's hands, and of bounds that may be seen late. */
 static _Atomic(struct ag_block *) set_aside;
 
 static void put_aside(struct ag_block *block)

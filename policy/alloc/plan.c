@@ -46,7 +46,8 @@ bool ag_plan_cuts(const struct ag_device *device, struct ag_mem_desc desc, size_
            (desc.source != AG_SOURCE_CACHED || is_cut_natively(device));
 }
 
-static _Atomic bool expects_advice; /* on managed memory, by the program itself */
+/* On managed memory, by the program itself. Relaxed: of what is allocated after the first. */
+static _Atomic bool expects_advice;
 
 void ag_alloc_expect_advice(void)
 {
