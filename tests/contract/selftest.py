@@ -15,6 +15,7 @@ import functions
 import layers
 import names
 import needed
+import orders
 import pages
 import start
 import walk
@@ -142,6 +143,21 @@ class Start(unittest.TestCase):
         bad = ' 10:\tsub $8,%rsp\n 14:\tcall   *%rax\n 16:\tadd $8,%rsp\n 1a:\tret\n'
         self.assertEqual(len(start.dlsym_problems(bad)), 3)
         self.assertEqual(len(start.dlsym_problems('')), 1)
+
+
+class Orders(unittest.TestCase):
+    ACCESS = 'int get(void)\n{\n    return atomic_load_explicit(&n, memory_order_relaxed);%s\n}\n'
+
+    def test_argument(self):
+        self.assertEqual(orders.problems_of('a.c', self.ACCESS % ' /* relaxed: a count */'), [])
+        self.assertEqual(orders.problems_of('a.c', '/* Relaxed: a count. */\n' + self.ACCESS % ''), [])
+        self.assertEqual(orders.problems_of('a.c', '/* memory_order_relaxed */\n'), [])
+
+    def test_none(self):
+        found = orders.problems_of('a.c', self.ACCESS % ' /* a count */')
+        self.assertEqual(len(found), 1)
+        self.assertTrue(found[0].startswith('a.c:3: '))
+        self.assertEqual(len(orders.problems_of('a.c', self.ACCESS % ' /* memory_order_relaxed */')), 1)
 
 
 class Children(unittest.TestCase):
