@@ -17,7 +17,7 @@ usage="tools/test.sh [--plain] [--clang] [--asan] [--tsan] [--lint] [--coverage]
   --lint       clang-format; cppcheck, and clang-tidy of what changed, where they are installed
   --coverage   which lines of the library the suites reach     (FOLDER-coverage)
   --arm        cross-built for aarch64, and under an emulator: the unit tests, look-ups, trampolines and exits,
-               launches, 150 random programs, the packages       (FOLDER-arm)
+               launches, answers, 150 random programs, the packages       (FOLDER-arm)
   --assembly   of those, the unit tests of what is written for each processor, where compiler and emulator are
   --gpu        tests/gpu/run.sh on the GPU of this machine
   --full       everything above; under AddressSanitizer every suite, and clang-tidy of all sources
@@ -180,8 +180,8 @@ NOT_EMULATED=(unit_arena unit_pages unit_image unit_walk)
 # What has a part for each processor: the trampolines, the pause of a spinning thread, the clock, the look-up of a caller.
 ASSEMBLY_TESTS=(unit_trampolines unit_wait unit_lock unit_once unit_caller unit_timing)
 # These start programs that start others. The last makes a Debian package and a wheel, and starts programs under both.
-EMULATED_TESTS=(preload_lookups preload_trampolines preload_exits preload_lives preload_launches diff_policies diff_replay
-    tools_install)
+EMULATED_TESTS=(preload_lookups preload_loaders preload_trampolines preload_exits preload_lives preload_launches
+    preload_semantics diff_policies diff_replay tools_install)
 
 # skipped_arm WHY
 skipped_arm() {

@@ -44,9 +44,16 @@ SEEDS = ('1', '2', '3')
 SOME = os.environ.get('TEST_EFFORT') == 'some'
 
 # Under an emulator (tests/arm/emulated.sh) the machine's own programs, such as shells, are of another kind than the
-# library, and their loader says so.
+# library, and their loader says so, of each library that it is to preload or that is to audit it.
 EMULATED = os.environ.get('TEST_EMULATED') == 'yes'
-NOT_LOADED = re.compile(r"^ERROR: ld\.so: object '[^']*' from LD_PRELOAD cannot be preloaded .*\n", re.M)
+NOT_LOADED = re.compile(r"^ERROR: ld\.so: object '[^']*' (?:from LD_PRELOAD cannot be preloaded|cannot be loaded as audit "
+                        r"interface).*\n", re.M)
+
+
+def without_loader(err):
+    """What is said on stderr but for that."""
+    return NOT_LOADED.sub('', err) if EMULATED else err
+
 
 # Counters of killed programs lie here and not among the user's own.
 COUNTERS = tempfile.mkdtemp(prefix='counters-', dir='/dev/shm' if os.path.isdir('/dev/shm') else None)
@@ -59,7 +66,7 @@ class Result:
     def __init__(self, status, out, err, folder):
         self.status = status
         self.out = out
-        self.err = NOT_LOADED.sub('', err) if EMULATED else err
+        self.err = without_loader(err)
         self.files = {}
         for name in sorted(os.listdir(folder)):
             with open(os.path.join(folder, name), encoding='utf-8', errors='replace') as f:

@@ -1,6 +1,8 @@
 # Return codes, ranges, attributes, figures and bytes are the native run's, under every policy.
 
-from harness import EVERY, EXACT, POLICIES, SEEDS, Case, main, program
+import unittest
+
+from harness import EMULATED, EVERY, EXACT, POLICIES, SEEDS, Case, main, program
 
 
 def unless_managed(pattern):
@@ -22,6 +24,7 @@ class Semantics(Case):
     def test_buffer_id(self):
         self.same(program('preload_buffer_id'))
 
+    @unittest.skipIf(EMULATED, 'host memory lies within 256 MiB of device memory, where the ledger alone cannot tell')
     def test_questions_are_one_call_each(self):
         self.same([program('preload_attributes'), 'calls'], variants=EVERY)
 
