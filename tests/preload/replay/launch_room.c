@@ -154,6 +154,7 @@ static void tries(void)
 }
 
 #define MANAGED (12 * BLOCK)
+#define PAGE    ((size_t)64 << 10) /* of managed memory */
 
 /* What of it lies on the device once work has used it? Where it had been made before, only the call
  * that `how` names can have made room. */
@@ -174,7 +175,8 @@ static void manage(CUdeviceptr p, const char *how)
         OK(cuMemPrefetchBatchAsync(&p, &bytes, 1, &here, &first, 1, 0, NULL));
     else
         OK(cuMemAdvise(p, MANAGED, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, here));
-    OK(cuMemsetD8(p, 3, MANAGED));
+    /* A byte of each page: the host's own memory need not be filled for it. */
+    OK(cuMemsetD2D8(p, PAGE, 3, 1, MANAGED / PAGE));
     OK(cuCtxSynchronize());
     say("on the device: %zu MiB", sim_bytes_resident(p, MANAGED, 0) / MIB);
 }
