@@ -68,9 +68,11 @@ def chunks(rows, args, size):
 def hunt(runner, rows, args):
     """Chunk by chunk: what has been noticed needs no more seeds. Returns {name: (seeds, how)}."""
     caught, began = {}, time.monotonic()
+    # Those of threads take as long as five of one, and a seed is another order of them each time.
+    control = args.control // 5 if runner.args.threads > 1 else args.control
     for start, last, before, those in chunks(rows, args, 5 if runner.args.iterations else diff_run.CHUNK):
         left = [row for row in those
-                if row.name not in caught and (not row.right or before < args.control)]
+                if row.name not in caught and (not row.right or before < control)]
         if not left:
             continue
         native = runner.batch(start, last, {'plain': ''}, False)
