@@ -3,7 +3,7 @@
 import re
 import time
 
-from harness import EXACT, Case, main, preloaded, program, run, some
+from harness import EXACT, Case, but_under_tsan, main, preloaded, program, run, some
 
 COMMAND = program('preload_churn')
 ROOM = program('preload_launch_room')
@@ -161,11 +161,14 @@ class Churn(Case):
         for kind in ('kernel', 'extended', 'cooperative'):
             for way in ('', 'thread-'):
                 self.same([ROOM, way + kind], variants, settings={'SIM_LAZY': '48MiB'})
+        for kind in ('graph', 'upload', 'loop'):
+            self.same([ROOM, kind], variants)
+
+    @but_under_tsan
+    def test_a_launch_finds_room_among_guarded_blocks(self):
         # Guards fill 7 GiB in each: once by itself, and once as a graph. What is asked again is one function for all.
         self.same([ROOM, 'kernel'], [{'ALLOGRAFT_GUARD': 'poison'}], settings={'SIM_LAZY': '48MiB'})
         self.same([ROOM, 'graph'], [{'ALLOGRAFT_GUARD': 'poison'}])
-        for kind in ('graph', 'upload', 'loop'):
-            self.same([ROOM, kind], variants)
 
     def test_managed_memory_has_room(self):
         # What is kept would have its pages come and go with each kernel.
@@ -192,6 +195,7 @@ class Churn(Case):
         for symbol in once:
             self.same([ROOM, 'tries'], [{'SIM_FAIL': symbol + ':1:2'}])
 
+    @but_under_tsan
     def test_a_card_that_is_full_in_a_capture(self):
         for settings in ({}, {'ALLOGRAFT_POLICY': 'pool'}, {'ALLOGRAFT_FREE': 'ordered'}, soon(1)):
             for _, result in self.same([COMMAND, 'full-capture'], [settings], settings={'SIM_MEMORY': '160MiB'}):
