@@ -20,7 +20,8 @@ usage="tools/test.sh [--plain] [--clang] [--asan] [--tsan] [--lint] [--coverage]
                launches, answers, 150 random programs, the packages       (FOLDER-arm)
   --assembly   of those, the unit tests of what is written for each processor, where compiler and emulator are
   --gpu        tests/gpu/run.sh on the GPU of this machine
-  --full       everything above; under AddressSanitizer every suite, and clang-tidy of all sources
+  --full       everything above; under AddressSanitizer every suite, clang-tidy of all sources, more random
+               programs, and more calls that fail
 
 Without one of them: --plain --asan --tsan --lint --assembly --gpu.
 
@@ -355,7 +356,10 @@ suites=() effort=usual budget=
 while [ $# -gt 0 ]; do
     case $1 in
     --plain | --clang | --asan | --tsan | --lint | --coverage | --arm | --assembly | --gpu | --quick) suites+=("${1#--}") ;;
-    --full) suites=(plain clang asan tsan lint coverage arm gpu) effort=full ;;
+    --full)
+        suites=(plain clang asan tsan lint coverage arm gpu) effort=full
+        export TEST_EFFORT=all DIFF_SHARE=160
+        ;;
     --budget) budget=1 ;;
     --build)
         [ $# -ge 2 ] || fail "--build takes a folder"

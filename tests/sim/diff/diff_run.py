@@ -383,7 +383,8 @@ def read_arguments(words):
     if 'DIFF_SHARE' in os.environ:
         n = args.last - args.first + 1
         args.last = args.first + max(n * int(os.environ['DIFF_SHARE']) // 100, 1) - 1
-        args.steps = args.need = None  # there may be too few for each
+        if int(os.environ['DIFF_SHARE']) < 100:
+            args.steps = args.need = None  # there may be too few for each
     if 'DIFF_SECONDS' in os.environ:
         args.seconds, args.last, args.jobs = float(os.environ['DIFF_SECONDS']), 1000000, JOBS
         args.steps = args.need = None  # there may be too little time for each
