@@ -5,12 +5,13 @@
  *   behind must find both finished. So a node behind a programmatic edge's end also depends in full
  *   on the node before that edge: when a node starts, all its predecessors but the last are done.
  * - A node that is updated before its executable was first uploaded or launched stays slow: 0.12 us
- *   more on the device each time it runs (H200; first_update in tests/gpu/facts/graph_facts.cu). So
- *   the executable is uploaded before its first update. Updates of an executable that is running
- *   are taken at once and cost no more, so a second executable would gain nothing.
+ *   more on the device each time it runs (measured on an H200). So the executable is uploaded
+ *   before its first update. Updates of an executable that is running are taken at once and cost no
+ *   more, so a second executable would gain nothing.
  * - A node that copies or fills refers to what the driver knows of its memory. When that memory was
  *   freed, and the program has other memory at the same address, a launch would crash in the driver
- *   (freed_to_host in graph_facts.cu). So after a free such nodes are set again, changed or not. */
+ *   (seen on an H200, for copies to pinned memory). So after a free such nodes are set again,
+ *   changed or not. */
 #include "graph/replay/builder.h"
 
 #include <string.h>

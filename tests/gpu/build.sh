@@ -61,14 +61,12 @@ build_all cuda memory bench ipc many pitch
 build_all cuda devices full kept
 build_all cuda process life
 build_all cuda replay early graph_bytes graph_loop launches
-build_all cuda facts graph_facts
 build holders memory/holders.cu "${cuda[@]}" -g
 build waits process/waits.cu "${cuda[@]}" -g
 build libholders_plugin.so memory/holders.cu "${cuda[@]}" -g -DPLUGIN -shared -Xcompiler -fPIC
 build_all c memory counted
 build_all c devices contexts contexts_two green
 build_all c lookup launch_pointer
-build_all c facts pool_facts
 build driver_linked lookup/driver.c "${c[@]}"
 build scope_linked ../preload/lookup/lookup_scope.c "${c[@]}" -DLINKED
 build libscope_linked.so ../preload/lookup/scope.c "${c[@]}" -DLINKED -shared
