@@ -93,7 +93,7 @@ void folders_close(struct folders *folders)
 }
 
 /* Does folder_list() with these arguments return the file? */
-static bool is_wanted(int folder, const char *name, int pid, bool all)
+static bool is_in_listing(int folder, const char *name, int pid, bool all)
 {
     struct ag_record_owner owner;
 
@@ -109,7 +109,7 @@ static int newest_first(const void *a, const void *b)
     return strcmp(b, a); /* names begin with the time in fixed width */
 }
 
-static int add_name(struct folder_files *files, const char *name)
+static int add_file_name(struct folder_files *files, const char *name)
 {
     void *names = list_grow(files->names, files->n, &files->capacity, sizeof(*files->names));
 
@@ -130,8 +130,8 @@ int folder_list(struct folder_files *files, int pid, bool all)
         return STATUS_FAILED;
     rewinddir(directory); /* dup() shares the position */
     while (status == STATUS_OK && (entry = readdir(directory))) {
-        if (is_wanted(files->folder, entry->d_name, pid, all))
-            status = add_name(files, entry->d_name);
+        if (is_in_listing(files->folder, entry->d_name, pid, all))
+            status = add_file_name(files, entry->d_name);
     }
     closedir(directory);
     if (files->n)

@@ -53,7 +53,7 @@ static void install(void)
     (void)sigaction(SIGBUS, &action, NULL);
 }
 
-static int take_slot(void)
+static int unused_slot(void)
 {
     for (int i = 0; i < MOST_FILES; i++) {
         if (!slots[i].begin)
@@ -64,7 +64,7 @@ static int take_slot(void)
 
 int mapping_begin(struct mapping *ret, int fd)
 {
-    struct mapping mapping = {.bytes = NULL, .fd = -1, .slot = take_slot()};
+    struct mapping mapping = {.bytes = NULL, .fd = -1, .slot = unused_slot()};
     struct stat st;
     void *mapped;
     int error;

@@ -35,7 +35,7 @@ static struct {
     size_t n, capacity;
 } kept;
 
-static bool is_kept(const struct stat *st)
+static bool is_kept_file(const struct stat *st)
 {
     for (size_t i = 0; i < kept.n; i++) {
         if (kept.list[i].device == st->st_dev && kept.list[i].inode == st->st_ino)
@@ -44,11 +44,11 @@ static bool is_kept(const struct stat *st)
     return false;
 }
 
-static void keep(const struct stat *st)
+static void add_kept(const struct stat *st)
 {
     void *list;
 
-    if (!S_ISREG(st->st_mode) || is_kept(st))
+    if (!S_ISREG(st->st_mode) || is_kept_file(st))
         return;
     list = list_grow(kept.list, kept.n, &kept.capacity, sizeof(*kept.list));
     if (!list) { /* a file that is not on the list could be overwritten */
@@ -64,14 +64,14 @@ void output_keep_path(const char *path)
     struct stat st;
 
     if (!stat(path, &st))
-        keep(&st);
+        add_kept(&st);
 }
 
 bool output_is_kept(const char *path)
 {
     struct stat st;
 
-    return !stat(path, &st) && is_kept(&st);
+    return !stat(path, &st) && is_kept_file(&st);
 }
 
 void output_keep(int fd)
@@ -79,7 +79,7 @@ void output_keep(int fd)
     struct stat st;
 
     if (!fstat(fd, &st))
-        keep(&st);
+        add_kept(&st);
 }
 
 /* ---- kinds of files ------------------------------------------------------------------------ */
@@ -102,7 +102,7 @@ static const struct {
 };
 
 /* The file's kind as an index into `kinds`, or -1. */
-static int kind_of(const char *head)
+static int kind_by_head(const char *head)
 {
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
         if (!strncmp(head, kinds[i].begins, strlen(kinds[i].begins)) &&
@@ -126,7 +126,7 @@ static int check_kind(const struct output *output, const struct stat *st)
     if (fd >= 0)
         close(fd);
     head[n > 0 ? n : 0] = '\0';
-    kind = kind_of(head);
+    kind = kind_by_head(head);
     if (kind == (int)output->kind)
         return STATUS_OK;
     command_complain(
@@ -205,7 +205,7 @@ static int follow_links(struct output *output)
 }
 
 /* Finds out what the path names. *ret_there is false where nothing exists. */
-static int look(struct output *output, struct stat *st, bool *ret_there)
+static int look_at_path(struct output *output, struct stat *st, bool *ret_there)
 {
     int error = 0;
 
@@ -243,11 +243,11 @@ int output_check(struct output *output)
     struct stat st;
     bool there = false;
 
-    if (look(output, &st, &there))
+    if (look_at_path(output, &st, &there))
         return STATUS_FAILED;
     if (there && S_ISDIR(st.st_mode))
         return complain(output, EISDIR);
-    if (there && is_kept(&st)) {
+    if (there && is_kept_file(&st)) {
         command_complain("%s: %s %s: this command reads that file, and would overwrite it",
                          output->command, output->option, output->path);
         return STATUS_FAILED;
@@ -395,7 +395,7 @@ int output_open(struct output *output)
 }
 
 /* Has every byte been written? Some file systems report errors only on fsync(). 0, or the error. */
-static int finish(struct output *output)
+static int finish_writing(struct output *output)
 {
     FILE *file = output->file;
     int error;
@@ -414,7 +414,7 @@ static int finish(struct output *output)
 
 int output_close(struct output *output, bool whole)
 {
-    int error = finish(output);
+    int error = finish_writing(output);
     bool moved = true;
 
     if (!error && whole && *output->beside) {

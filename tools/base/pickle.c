@@ -6,28 +6,28 @@
 
 #define PORTION 1000u /* items; Python's own pickler writes as many */
 
-static void put(const struct pickle *pickle, int byte)
+static void put_byte(const struct pickle *pickle, int byte)
 {
     putc(byte, pickle->out);
 }
 
 /* Little-endian. */
-static void put_number(const struct pickle *pickle, uint64_t number, unsigned n_bytes)
+static void put_little_endian(const struct pickle *pickle, uint64_t number, unsigned n_bytes)
 {
     for (unsigned i = 0; i < n_bytes; i++)
-        put(pickle, (int)(number >> 8 * i & 0xff));
+        put_byte(pickle, (int)(number >> 8 * i & 0xff));
 }
 
 void pickle_begin(struct pickle *pickle, FILE *out)
 {
     *pickle = (struct pickle){.out = out};
-    put(pickle, 0x80); /* PROTO */
-    put(pickle, 4);
+    put_byte(pickle, 0x80); /* PROTO */
+    put_byte(pickle, 4);
 }
 
 void pickle_end(struct pickle *pickle)
 {
-    put(pickle, '.'); /* STOP */
+    put_byte(pickle, '.'); /* STOP */
 }
 
 void pickle_number(struct pickle *pickle, uint64_t number)
@@ -35,27 +35,27 @@ void pickle_number(struct pickle *pickle, uint64_t number)
     unsigned n = 1;
 
     if (number < 1u << 8) {
-        put(pickle, 'K'); /* BININT1 */
-        put_number(pickle, number, 1);
+        put_byte(pickle, 'K'); /* BININT1 */
+        put_little_endian(pickle, number, 1);
     } else if (number < 1u << 16) {
-        put(pickle, 'M'); /* BININT2 */
-        put_number(pickle, number, 2);
+        put_byte(pickle, 'M'); /* BININT2 */
+        put_little_endian(pickle, number, 2);
     } else {
         /* LONG1: the highest bit is the sign, so that a number may need a byte more. */
         while (n < 8 && number >> (8 * n - 1))
             n++;
         n += n == 8 && number >> 63;
-        put(pickle, 0x8a);
-        put(pickle, (int)n);
-        put_number(pickle, number, n < 8 ? n : 8);
+        put_byte(pickle, 0x8a);
+        put_byte(pickle, (int)n);
+        put_little_endian(pickle, number, n < 8 ? n : 8);
         if (n > 8)
-            put(pickle, 0);
+            put_byte(pickle, 0);
     }
 }
 
 void pickle_truth(struct pickle *pickle, bool truth)
 {
-    put(pickle, truth ? 0x88 : 0x89); /* NEWTRUE, NEWFALSE */
+    put_byte(pickle, truth ? 0x88 : 0x89); /* NEWTRUE, NEWFALSE */
 }
 
 /* ---- texts --------------------------------------------------------------------------------- */
@@ -86,14 +86,14 @@ void pickle_text(struct pickle *pickle, const char *text)
     size_t length = strlen(text);
     unsigned n;
 
-    put(pickle, length < 256 ? 0x8c : 'X'); /* SHORT_BINUNICODE, BINUNICODE */
-    put_number(pickle, length, length < 256 ? 1 : 4);
+    put_byte(pickle, length < 256 ? 0x8c : 'X'); /* SHORT_BINUNICODE, BINUNICODE */
+    put_little_endian(pickle, length, length < 256 ? 1 : 4);
     for (size_t i = 0; i < length; i += n ? n : 1) {
         n = character(text + i);
         if (n)
             (void)fwrite(text + i, 1, n, pickle->out);
         else
-            put(pickle, '?');
+            put_byte(pickle, '?');
     }
 }
 
@@ -101,20 +101,20 @@ void pickle_text(struct pickle *pickle, const char *text)
 
 void pickle_open_dict(struct pickle *pickle)
 {
-    put(pickle, '}'); /* EMPTY_DICT */
-    put(pickle, '('); /* MARK */
+    put_byte(pickle, '}'); /* EMPTY_DICT */
+    put_byte(pickle, '('); /* MARK */
 }
 
 void pickle_close_dict(struct pickle *pickle)
 {
-    put(pickle, 'u'); /* SETITEMS */
+    put_byte(pickle, 'u'); /* SETITEMS */
 }
 
 void pickle_open_list(struct pickle *pickle, struct pickle_list *ret)
 {
     ret->n = 0;
-    put(pickle, ']'); /* EMPTY_LIST */
-    put(pickle, '(');
+    put_byte(pickle, ']'); /* EMPTY_LIST */
+    put_byte(pickle, '(');
 }
 
 void pickle_next(struct pickle *pickle, struct pickle_list *list)
@@ -122,31 +122,31 @@ void pickle_next(struct pickle *pickle, struct pickle_list *list)
     if (++list->n < PORTION)
         return;
     pickle_close_list(pickle);
-    put(pickle, '(');
+    put_byte(pickle, '(');
     list->n = 0;
 }
 
 void pickle_close_list(struct pickle *pickle)
 {
-    put(pickle, 'e'); /* APPENDS */
+    put_byte(pickle, 'e'); /* APPENDS */
 }
 
 void pickle_pair(struct pickle *pickle)
 {
-    put(pickle, 0x86); /* TUPLE2 */
+    put_byte(pickle, 0x86); /* TUPLE2 */
 }
 
 /* ---- what was written before --------------------------------------------------------------- */
 
 uint32_t pickle_keep(struct pickle *pickle)
 {
-    put(pickle, 'r'); /* LONG_BINPUT */
-    put_number(pickle, pickle->n_kept, 4);
+    put_byte(pickle, 'r'); /* LONG_BINPUT */
+    put_little_endian(pickle, pickle->n_kept, 4);
     return pickle->n_kept++;
 }
 
 void pickle_again(struct pickle *pickle, uint32_t number)
 {
-    put(pickle, number < 256 ? 'h' : 'j'); /* BINGET, LONG_BINGET */
-    put_number(pickle, number, number < 256 ? 1 : 4);
+    put_byte(pickle, number < 256 ? 'h' : 'j'); /* BINGET, LONG_BINGET */
+    put_little_endian(pickle, number, number < 256 ? 1 : 4);
 }

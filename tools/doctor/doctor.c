@@ -86,7 +86,7 @@ static void show_text(const struct findings *findings)
     show_sum(findings);
 }
 
-static void show_json(const struct findings *findings)
+static void show_findings_json(const struct findings *findings)
 {
     struct ag_text text = {0};
     struct ag_emitter json = {.text = &text};
@@ -152,7 +152,7 @@ int command_doctor(const struct command_line *line)
     if (doctor_driver(&findings) > 0 && test)
         doctor_self_test(&findings);
     if (json)
-        show_json(&findings);
+        show_findings_json(&findings);
     else
         show_text(&findings);
     status = exit_status(findings_worst(&findings));

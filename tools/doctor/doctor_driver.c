@@ -74,14 +74,14 @@ const char *doctor_open_driver(const char *lookup, struct doctor_calls *ret)
 
 static struct doctor_calls cu;
 
-static int attribute(CUdevice_attribute which, int device)
+static int attribute_of(CUdevice_attribute which, int device)
 {
     int value = 0;
 
     return cu.cuDeviceGetAttribute(&value, which, device) == CUDA_SUCCESS ? value : 0;
 }
 
-static const char *name_of(CUresult result)
+static const char *error_name(CUresult result)
 {
     const char *name = NULL;
 
@@ -104,15 +104,15 @@ static void look_at_device(struct findings *findings, int device)
     (void)cu.cuDeviceTotalMem_v2(&bytes, device);
     findings_add(findings, VERDICT_INFO, section, "device", "%s, %s, compute capability %d.%d",
                  name, ag_text_size(size, sizeof(size), bytes),
-                 attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device),
-                 attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device));
+                 attribute_of(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device),
+                 attribute_of(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device));
     if (strstr(name, " MIG "))
         findings_add(findings, VERDICT_TRAP, section, "mig",
                      "a MIG slice: no peer access, and no memory shared with other slices");
     if (!strncmp(name, "GRID ", 5) || strstr(name, "vGPU"))
         findings_add(findings, VERDICT_TRAP, section, "vgpu",
                      "a vGPU: its host may have switched managed memory off");
-    if (attribute(CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS, device))
+    if (attribute_of(CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS, device))
         findings_add(findings, VERDICT_TRAP, section, "pageable",
                      "the device reads pageable host memory: frees wait, as natively");
 }
@@ -120,10 +120,10 @@ static void look_at_device(struct findings *findings, int device)
 static void look_at_policies(struct findings *findings, int device, int version)
 {
     const char *section = sections[device];
-    int handles = attribute(CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES, device);
-    bool managed = attribute(CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, device);
+    int handles = attribute_of(CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES, device);
+    bool managed = attribute_of(CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, device);
 
-    if (attribute(CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, device))
+    if (attribute_of(CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, device))
         findings_add(findings, VERDICT_GOOD, section, "pool",
                      "POLICY=pool, and auto when that is worth it");
     else
@@ -136,7 +136,7 @@ static void look_at_policies(struct findings *findings, int device, int version)
     else
         findings_add(findings, VERDICT_LACK, section, "managed",
                      "POLICY=managed, OOM=spill: %s; memory stays native",
-                     attribute(CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, device)
+                     attribute_of(CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, device)
                          ? "no concurrent managed access"
                          : "no managed memory");
     if (managed && version >= 13000)
@@ -215,7 +215,7 @@ int doctor_driver(struct findings *findings)
         const char *visible = getenv("CUDA_VISIBLE_DEVICES");
 
         findings_add(findings, VERDICT_FAIL, "driver", "devices", "no GPU can be used here: %s%s%s",
-                     name_of(result), visible ? "; CUDA_VISIBLE_DEVICES=" : "",
+                     error_name(result), visible ? "; CUDA_VISIBLE_DEVICES=" : "",
                      visible ? visible : "");
         return 0;
     }

@@ -17,7 +17,7 @@
 #include "tools/run/environment.h"
 
 /* The first of the words that a line of the file begins with, or NULL. */
-static const char *line_of(const char *path, const char *const *words)
+static const char *line_begins_with(const char *path, const char *const *words)
 {
     FILE *file = fopen(path, "re");
     const char *hit = NULL;
@@ -105,7 +105,8 @@ static void look_at_environment(struct findings *findings)
 static void look_for_traps(struct findings *findings)
 {
     static const char *const rdma[] = {"nvidia_peermem", "nv_peer_mem", "gdrdrv", NULL};
-    const char *pipe = getenv("CUDA_MPS_PIPE_DIRECTORY"), *module = line_of("/proc/modules", rdma);
+    const char *pipe = getenv("CUDA_MPS_PIPE_DIRECTORY"),
+               *module = line_begins_with("/proc/modules", rdma);
     char control[PATH_MAX];
     struct utsname name;
 

@@ -225,8 +225,8 @@ static struct outcome run_work(const char *lookup, const char *library, const ch
     return outcome;
 }
 
-static void compare(struct findings *findings, const char *lookup, const char *library,
-                    const char *policy, const struct outcome *native)
+static void compare_with_native(struct findings *findings, const char *lookup, const char *library,
+                                const char *policy, const struct outcome *native)
 {
     struct outcome outcome = run_work(lookup, library, policy);
     bool graphs = !strcmp(policy, GRAPHS);
@@ -268,7 +268,7 @@ void doctor_self_test(struct findings *findings)
         return; /* doctor_machine() has said so */
     for (size_t p = 0; p < 2; p++) {
         for (size_t d = 0; d < 2; d++)
-            compare(findings, lookups[d], library, policies[p], &native);
+            compare_with_native(findings, lookups[d], library, policies[p], &native);
     }
-    compare(findings, lookups[0], library, GRAPHS, &native);
+    compare_with_native(findings, lookups[0], library, GRAPHS, &native);
 }

@@ -44,7 +44,7 @@ static int read_newest(int folder, const char *path, int pid, struct process *re
 }
 
 /* The process of that id, the newest one if there were several. */
-static int read_process(const char *command, const char *word, struct process *ret)
+static int read_newest_process(const char *command, const char *word, struct process *ret)
 {
     char path[PATH_MAX];
     int pid = pid_of(word), folder, status;
@@ -65,7 +65,7 @@ static int read_process(const char *command, const char *word, struct process *r
     return status;
 }
 
-static int print(const struct ag_text *text)
+static int print_holders(const struct ag_text *text)
 {
     if (text->truncated) {
         command_complain("out of memory for the report");
@@ -81,7 +81,7 @@ int holders_show(const char *pid)
     struct ag_text text = {0};
     struct ag_holders_view view;
     struct process process;
-    int status = read_process("top", pid, &process);
+    int status = read_newest_process("top", pid, &process);
 
     if (status)
         return status;
@@ -91,7 +91,7 @@ int holders_show(const char *pid)
                     process.stats->head.pid, process.stats->head.ended_by);
         ag_render_holders_text(&text, &view);
         ag_render_waits_text(&text, &view);
-        status = print(&text);
+        status = print_holders(&text);
     } else {
         command_complain(
             "process %s takes no stacks: start it with ALLOGRAFT_STACKS=16 or ALLOGRAFT_WAITS=1",
@@ -112,7 +112,7 @@ static int print_json(const struct process *process, const struct ag_holders_vie
     int status;
 
     ag_render_json(&text, process->stats, &process->moment, view);
-    status = print(&text);
+    status = print_holders(&text);
     ag_text_finish(&text);
     return status;
 }
@@ -156,7 +156,7 @@ int command_snapshot(const struct command_line *line)
             torch.path = line->given[i].value;
     }
     status = torch.path ? output_check(&torch) : STATUS_OK;
-    status = status ? status : read_process("snapshot", line->words[0], &process);
+    status = status ? status : read_newest_process("snapshot", line->words[0], &process);
     if (status)
         return status;
     view = holders_view(&process);

@@ -17,24 +17,25 @@ struct word {
     const char *whole, *rest;
 };
 
-static int before(const struct word *word)
+static int length_before(const struct word *word)
 {
     return (int)(word->rest - word->whole);
 }
 
 /* The word without the first `length` bytes of `rest`. */
-static struct word behind(const struct word *word, size_t length)
+static struct word word_after(const struct word *word, size_t length)
 {
     return (struct word){word->whole, word->rest + length};
 }
 
 /* Prints the first `length` bytes of `text` if the word is a prefix of them. */
-static void offer(const struct word *word, const char *text, size_t length, const char *meaning)
+static void offer_text(const struct word *word, const char *text, size_t length,
+                       const char *meaning)
 {
     size_t written = strlen(word->rest);
 
     if (length && written <= length && !strncmp(text, word->rest, written))
-        printf("%.*s%.*s\t%s\n", before(word), word->whole, (int)length, text, meaning);
+        printf("%.*s%.*s\t%s\n", length_before(word), word->whole, (int)length, text, meaning);
 }
 
 /* ---- values -------------------------------------------------------------------------------- */
@@ -53,7 +54,7 @@ static void offer_processes(const struct word *word)
             if (!ag_record_parse_name(files.names[i], &owner))
                 continue;
             snprintf(text, sizeof(text), "%d", owner.pid);
-            offer(word, text, strlen(text), states[ag_record_state(&owner)]);
+            offer_text(word, text, strlen(text), states[ag_record_state(&owner)]);
         }
     }
     free(files.names);
@@ -66,7 +67,7 @@ static void offer_values(const struct word *word, const char *values);
 static void offer_streams(const struct word *word)
 {
     const char *comma = strrchr(word->rest, ',');
-    struct word last = behind(word, comma ? (size_t)(comma + 1 - word->rest) : 0);
+    struct word last = word_after(word, comma ? (size_t)(comma + 1 - word->rest) : 0);
 
     offer_values(&last, AG_STREAM_WORDS);
 }
@@ -84,10 +85,10 @@ static void offer_settings(const struct word *word)
             snprintf(text, sizeof(text), "%s=", info->name + strlen("ALLOGRAFT_"));
             for (char *c = text; islower((unsigned char)*word->rest) && *c; c++)
                 *c = (char)tolower((unsigned char)*c);
-            offer(word, text, strlen(text), info->help);
+            offer_text(word, text, strlen(text), info->help);
         } else if (!settings_full_name(word->rest, length, name, sizeof(name)) &&
                    !strcmp(name, info->name)) {
-            struct word value = behind(word, length + 1);
+            struct word value = word_after(word, length + 1);
 
             offer_values(&value, info->allowed);
         }
@@ -103,7 +104,7 @@ static void offer_kind(const struct word *word, const char *kind, size_t length)
 
     for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
         if (!strncmp(kind, lines[i].kind, length))
-            printf(":%s %.*s\n", lines[i].line, before(word), word->whole);
+            printf(":%s %.*s\n", lines[i].line, length_before(word), word->whole);
     }
     if (!strncmp(kind, "PID", length))
         offer_processes(word);
@@ -124,11 +125,11 @@ static void offer_values(const struct word *word, const char *values)
         if (isdigit((unsigned char)*values) && memmem(values, length, "..", 2))
             ; /* a range of numbers */
         else if (fixed < length && !strncmp(word->rest, values, fixed)) {
-            struct word rest = behind(word, fixed);
+            struct word rest = word_after(word, fixed);
 
             offer_kind(&rest, values + fixed, length - fixed);
         } else {
-            offer(word, values, fixed, "");
+            offer_text(word, values, fixed, "");
         }
         values += length + (values[length] == '|');
     }
@@ -139,10 +140,10 @@ static void offer_values(const struct word *word, const char *values)
 static void offer_commands(const struct word *word)
 {
     for (size_t i = 0; i < N_COMMANDS; i++)
-        offer(word, commands[i].name, strlen(commands[i].name), commands[i].summary);
+        offer_text(word, commands[i].name, strlen(commands[i].name), commands[i].summary);
     if (*word->rest == '-') {
-        offer(word, "--help", 6, "what there is");
-        offer(word, "--version", 9, "the version");
+        offer_text(word, "--help", 6, "what there is");
+        offer_text(word, "--version", 9, "the version");
     }
 }
 
@@ -153,7 +154,7 @@ static void offer_options(const struct command *command, const struct word *word
     for (const struct command_option *row = NULL; (row = command_option_next(command, row));) {
         snprintf(text, sizeof(text), "--%s", row->name);
         if (*row->help)
-            offer(word, text, strlen(text), row->help);
+            offer_text(word, text, strlen(text), row->help);
     }
 }
 
@@ -187,7 +188,7 @@ static void complete_last(const struct command *command, int n, char **words)
         option = command_option_find(command, word.rest, length);
         if (!option)
             return;
-        word = behind(&word, length + 1);
+        word = word_after(&word, length + 1);
     }
     if (option)
         offer_values(&word, option->values ? option->values : "");

@@ -76,7 +76,7 @@ void command_help_all(FILE *out)
 }
 
 /* The settings that commands.def has no row for. */
-static void show_settings(const struct command *command)
+static void show_setting_rows(const struct command *command)
 {
     char text[4096] = "";
 
@@ -111,7 +111,7 @@ void command_help(const struct command *command)
         if (*row->help && row->id < N_OPTIONS)
             show_row(stdout, name, COLUMN, row->help);
     }
-    show_settings(command);
+    show_setting_rows(command);
     if (*command->end) {
         putchar('\n');
         command_wrap(stdout, 0, 0, WIDTH, command->end);

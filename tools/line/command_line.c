@@ -63,7 +63,7 @@ static const char *dashed(const char *name)
     return text;
 }
 
-static const struct command_option *row_of(int command, const char *name, size_t length)
+static const struct command_option *find_option_row(int command, const char *name, size_t length)
 {
     for (size_t i = 0; i < N_ROWS; i++) {
         if ((rows[i].command == command || rows[i].id == OPTION_help) && rows[i].name &&
@@ -74,12 +74,12 @@ static const struct command_option *row_of(int command, const char *name, size_t
 }
 
 /* Adds a row for each setting. A setting that has a row in commands.def gives its values to it. */
-static void add_settings(void)
+static void add_setting_rows(void)
 {
     for (size_t i = 0; i < ag_options_count(); i++) {
         const struct ag_option_info *info = ag_option_info(i);
         const char *name = dashed(info->name + strlen("ALLOGRAFT_"));
-        const struct command_option *shown = row_of(COMMAND_run, name, strlen(name));
+        const struct command_option *shown = find_option_row(COMMAND_run, name, strlen(name));
 
         rows[N_OPTIONS + i] = (struct command_option){
             N_OPTIONS + (int)i, COMMAND_run, 0, name, info->allowed, info->allowed, info->help};
@@ -99,7 +99,7 @@ static void make_table(void)
     made = true;
     for (size_t i = 0; i < N_OPTIONS; i++)
         rows[i].name = dashed(rows[i].name);
-    add_settings();
+    add_setting_rows();
 }
 
 const struct command_option *command_option_next(const struct command *command,
@@ -118,7 +118,7 @@ const struct command_option *command_option_find(const struct command *command, 
 {
     make_table();
     if (length > 2 && !strncmp(word, "--", 2))
-        return row_of((int)command->id, word + 2, length - 2);
+        return find_option_row((int)command->id, word + 2, length - 2);
     for (const struct command_option *row = NULL; (row = command_option_next(command, row));) {
         if (length == 2 && row->letter && row->letter == word[1])
             return row;

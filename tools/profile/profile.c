@@ -19,7 +19,7 @@ static void take_output(const struct command_line *line, struct output *ret)
 }
 
 /* The page must not replace a file that the program is given. */
-static void keep_files(char **argv)
+static void keep_inputs(char **argv)
 {
     const char *config = getenv("ALLOGRAFT_CONFIG");
 
@@ -89,7 +89,7 @@ int command_profile(const struct command_line *line)
     int status, made = STATUS_OK;
 
     take_output(line, &output);
-    keep_files(line->words);
+    keep_inputs(line->words);
     if (output_check(&output) != STATUS_OK || !profile_folder_make(&folder))
         return STATUS_FAILED;
     status = profile_run(line, &folder, &has_started);

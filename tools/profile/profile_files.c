@@ -70,7 +70,7 @@ void profile_folder_keep(const struct profile_folder *folder)
     ag_text_finish(&files);
 }
 
-static bool add_trace(struct job *job, struct profile_traces *traces, const char *path)
+static bool add_trace_path(struct job *job, struct profile_traces *traces, const char *path)
 {
     void *paths = list_grow(traces->paths, traces->n, &traces->capacity, sizeof(*traces->paths));
     char *copy = paths ? strdup(path) : NULL;
@@ -105,7 +105,7 @@ static unsigned add_files(const char *folder, struct job *job, struct profile_tr
         if (*entry->d_name == '.' || lstat(path, &st) || !S_ISREG(st.st_mode))
             continue; /* a process that goes on is writing it, or it is no file */
         if (job_is_trace(path))
-            n_failed += !add_trace(job, traces, path);
+            n_failed += !add_trace_path(job, traces, path);
         else
             n_failed += !add_process(job, path);
     }

@@ -79,7 +79,7 @@ struct start {
     const struct profile_folder *folder;
 };
 
-static int become(void *start_)
+static int become_profiled(void *start_)
 {
     const struct start *start = start_;
     struct run_extras extras = {0};
@@ -96,5 +96,5 @@ int profile_run(const struct command_line *line, const struct profile_folder *fo
 {
     struct start start = {line, folder};
 
-    return child_run(become, &start, "profile", ret_started);
+    return child_run(become_profiled, &start, "profile", ret_started);
 }

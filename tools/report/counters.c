@@ -12,7 +12,7 @@
 const char process_of_other_build[] = "was written by another build of Allograft";
 const char process_cut_short[] = "is cut short";
 
-static bool read_all(int fd, struct ag_stats *stats)
+static bool read_whole_stats(int fd, struct ag_stats *stats)
 {
     size_t done = 0;
 
@@ -47,7 +47,7 @@ const char *counters_read(int fd, struct ag_stats *stats)
     if (st.st_size > (off_t)sizeof(*stats) &&
         st.st_size != (off_t)(sizeof(*stats) + sizeof(struct ag_holders)))
         return "is longer than its counters: something else wrote to it";
-    if (st.st_size < (off_t)sizeof(*stats) || !read_all(fd, stats))
+    if (st.st_size < (off_t)sizeof(*stats) || !read_whole_stats(fd, stats))
         return process_cut_short;
     if (head->pid <= 0)
         return "is damaged: it names no process";
@@ -56,7 +56,7 @@ const char *counters_read(int fd, struct ag_stats *stats)
 
 #define TRIES 5u /* its process may add to it meanwhile */
 
-static bool read_holders(int fd, struct ag_holders *ret)
+static bool read_whole_holders(int fd, struct ag_holders *ret)
 {
     size_t done = 0;
     ssize_t n = 1;
@@ -74,7 +74,7 @@ bool counters_read_holders(int fd, struct ag_holders *ret)
     bool good = false;
 
     for (unsigned i = 0; i < TRIES && !good; i++)
-        good = read_holders(fd, ret);
+        good = read_whole_holders(fd, ret);
     if (good)
         ag_holders_complete(ret);
     return good;

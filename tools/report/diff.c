@@ -50,8 +50,8 @@ static double weight_of(const struct comparison *it, enum whole whole, double a,
     return 100 * (share < 1 ? share : 1);
 }
 
-static void compare(struct comparison *it, const char *group, const char *name, enum unit unit,
-                    enum whole whole, double a, double b)
+static void add_comparison(struct comparison *it, const char *group, const char *name,
+                           enum unit unit, enum whole whole, double a, double b)
 {
     void *rows;
 
@@ -149,9 +149,9 @@ static void compare_counters(struct comparison *it)
                            : of_replay          ? WHOLE_OPERATIONS
                                                 : WHOLE_CALLS;
 
-        compare(it, title_of_group(group), ag_stat_rows[i].label, unit, whole,
-                (double)process_counter(&it->sides[0], i),
-                (double)process_counter(&it->sides[1], i));
+        add_comparison(it, title_of_group(group), ag_stat_rows[i].label, unit, whole,
+                       (double)process_counter(&it->sides[0], i),
+                       (double)process_counter(&it->sides[1], i));
     }
 }
 
@@ -175,11 +175,12 @@ static void compare_memory(struct comparison *it, const char *group, double sums
     };
 
     for (unsigned i = 0; i < N_NUMBERS; i++)
-        compare(it, group, rows[i].name, rows[i].unit, rows[i].whole, sums[0][i], sums[1][i]);
+        add_comparison(it, group, rows[i].name, rows[i].unit, rows[i].whole, sums[0][i],
+                       sums[1][i]);
 }
 
 /* Adds up the devices: the two runs may have had different ones. */
-static void sum_place(const struct process *side, unsigned place, double *sum)
+static void sum_devices(const struct process *side, unsigned place, double *sum)
 {
     for (unsigned i = 0; i < AG_STATS_DEVICES; i++) {
         const struct ag_place_stats *stats = process_place(side, i, place);
@@ -204,22 +205,22 @@ static void compare_places(struct comparison *it)
     for (unsigned place = 0; place < AG_N_PLACEMENTS; place++) {
         double before = all[0][ALLOCS] + all[1][ALLOCS];
 
-        sum_place(&it->sides[0], place, all[0]);
-        sum_place(&it->sides[1], place, all[1]);
+        sum_devices(&it->sides[0], place, all[0]);
+        sum_devices(&it->sides[1], place, all[1]);
         it->n_places += all[0][ALLOCS] + all[1][ALLOCS] > before;
     }
     for (unsigned i = 0; i < 2; i++)
         all[i][PEAK] = figure(&it->sides[i], FIGURE_PEAK);
     it->part = PART_ALL;
     compare_memory(it, "memory", all);
-    compare(it, "memory", "taken of the device at the most", UNIT_BYTES, WHOLE_LEVEL,
-            figure(&it->sides[0], FIGURE_GIVEN), figure(&it->sides[1], FIGURE_GIVEN));
+    add_comparison(it, "memory", "taken of the device at the most", UNIT_BYTES, WHOLE_LEVEL,
+                   figure(&it->sides[0], FIGURE_GIVEN), figure(&it->sides[1], FIGURE_GIVEN));
     it->part = PART_PLACES;
     for (unsigned place = 0; place < AG_N_PLACEMENTS; place++) {
         double sums[2][N_NUMBERS] = {{0}};
 
-        sum_place(&it->sides[0], place, sums[0]);
-        sum_place(&it->sides[1], place, sums[1]);
+        sum_devices(&it->sides[0], place, sums[0]);
+        sum_devices(&it->sides[1], place, sums[1]);
         compare_memory(it, ag_placement_names[place], sums);
     }
 }
@@ -232,9 +233,9 @@ static void compare_hooks(struct comparison *it)
     };
 
     for (unsigned i = 0; i < AG_N_HOOKS; i++)
-        compare(it, "calls", names[i], UNIT_COUNT, WHOLE_CALLS,
-                (double)it->sides[0].stats->slots[0].hits[i],
-                (double)it->sides[1].stats->slots[0].hits[i]);
+        add_comparison(it, "calls", names[i], UNIT_COUNT, WHOLE_CALLS,
+                       (double)it->sides[0].stats->slots[0].hits[i],
+                       (double)it->sides[1].stats->slots[0].hits[i]);
 }
 
 static int by_weight(const void *a, const void *b)
@@ -281,13 +282,13 @@ static void compare_graphs(struct comparison *it)
 {
     const struct ag_stats *a = it->sides[0].stats, *b = it->sides[1].stats;
 
-    compare(it, "own_graphs", "not destroyed", UNIT_COUNT, WHOLE_CALLS,
-            (double)a->own_graphs.current, (double)b->own_graphs.current);
-    compare(it, "own_graphs", "most at once", UNIT_COUNT, WHOLE_CALLS, (double)a->own_graphs.peak,
-            (double)b->own_graphs.peak);
+    add_comparison(it, "own_graphs", "not destroyed", UNIT_COUNT, WHOLE_CALLS,
+                   (double)a->own_graphs.current, (double)b->own_graphs.current);
+    add_comparison(it, "own_graphs", "most at once", UNIT_COUNT, WHOLE_CALLS,
+                   (double)a->own_graphs.peak, (double)b->own_graphs.peak);
     for (unsigned i = 0; i < AG_N_GRAPH_BYTES; i++)
-        compare(it, "own_graphs", ag_render_graph_label(i), UNIT_BYTES, WHOLE_LEVEL,
-                graph_bytes(a, i), graph_bytes(b, i));
+        add_comparison(it, "own_graphs", ag_render_graph_label(i), UNIT_BYTES, WHOLE_LEVEL,
+                       graph_bytes(a, i), graph_bytes(b, i));
 }
 
 static void compare_all(struct comparison *it)
@@ -297,31 +298,32 @@ static void compare_all(struct comparison *it)
     it->no_times = times_fault(&a->head, &b->head);
     find_wholes(it);
     it->part = PART_ALL;
-    compare(it, "process", "time", UNIT_NS, WHOLE_TIME, (double)process_elapsed_ns(&it->sides[0]),
-            (double)process_elapsed_ns(&it->sides[1]));
+    add_comparison(it, "process", "time", UNIT_NS, WHOLE_TIME,
+                   (double)process_elapsed_ns(&it->sides[0]),
+                   (double)process_elapsed_ns(&it->sides[1]));
     compare_places(it);
     it->part = PART_LIBRARY;
     compare_counters(it);
     compare_hooks(it);
-    compare(it, "cache", "most bytes held", UNIT_BYTES, WHOLE_LEVEL, (double)a->cached_peak,
-            (double)b->cached_peak);
-    compare(it, "slabs", "bytes in slabs at the end", UNIT_BYTES, WHOLE_LEVEL,
-            (double)a->slab_bytes.current, (double)b->slab_bytes.current);
-    compare(it, "slabs", "most bytes in slabs", UNIT_BYTES, WHOLE_LEVEL, (double)a->slab_bytes.peak,
-            (double)b->slab_bytes.peak);
-    compare(it, "frees", "most bytes pending", UNIT_BYTES, WHOLE_LEVEL,
-            (double)a->pending_bytes.peak, (double)b->pending_bytes.peak);
+    add_comparison(it, "cache", "most bytes held", UNIT_BYTES, WHOLE_LEVEL, (double)a->cached_peak,
+                   (double)b->cached_peak);
+    add_comparison(it, "slabs", "bytes in slabs at the end", UNIT_BYTES, WHOLE_LEVEL,
+                   (double)a->slab_bytes.current, (double)b->slab_bytes.current);
+    add_comparison(it, "slabs", "most bytes in slabs", UNIT_BYTES, WHOLE_LEVEL,
+                   (double)a->slab_bytes.peak, (double)b->slab_bytes.peak);
+    add_comparison(it, "frees", "most bytes pending", UNIT_BYTES, WHOLE_LEVEL,
+                   (double)a->pending_bytes.peak, (double)b->pending_bytes.peak);
     compare_graphs(it);
-    compare(it, "replay", "an iteration without graphs", UNIT_NS, WHOLE_TIME, (double)a->eager_ns,
-            (double)b->eager_ns);
-    compare(it, "replay", "an iteration with graphs", UNIT_NS, WHOLE_TIME, (double)a->replayed_ns,
-            (double)b->replayed_ns);
+    add_comparison(it, "replay", "an iteration without graphs", UNIT_NS, WHOLE_TIME,
+                   (double)a->eager_ns, (double)b->eager_ns);
+    add_comparison(it, "replay", "an iteration with graphs", UNIT_NS, WHOLE_TIME,
+                   (double)a->replayed_ns, (double)b->replayed_ns);
 }
 
 /* ---- output -------------------------------------------------------------------------------- */
 
 /* "+12.3 %", "3.2x", "new", "gone" */
-static const char *change(char *buffer, size_t size, double a, double b)
+static const char *change_text(char *buffer, size_t size, double a, double b)
 {
     if (a <= 0)
         snprintf(buffer, size, "new");
@@ -358,7 +360,7 @@ static void text_side(struct ag_text *text, const char *name, const struct proce
 }
 
 /* STATS is left out: each report has its own file. */
-static void text_settings(struct ag_text *text, const struct comparison *it)
+static void text_changed_settings(struct ag_text *text, const struct comparison *it)
 {
     const char *values[2];
     bool any = false;
@@ -379,12 +381,12 @@ static void text_row(struct ag_text *text, const struct row *row)
     char a[32], b[32], relative[32];
 
     ag_text_add(text, "    %5.1f %% %8s %12s %12s  %s: %s\n", row->weight,
-                change(relative, sizeof(relative), row->a, row->b),
+                change_text(relative, sizeof(relative), row->a, row->b),
                 unit_text(a, sizeof(a), row->unit, row->a),
                 unit_text(b, sizeof(b), row->unit, row->b), row->group, row->name);
 }
 
-static void render_text(struct ag_text *text, const struct comparison *it, double least)
+static void render_diff_text(struct ag_text *text, const struct comparison *it, double least)
 {
     static const char *const titles[N_PARTS] = {
         [PART_ALL] = "the whole run, and all memory",
@@ -398,7 +400,7 @@ static void render_text(struct ag_text *text, const struct comparison *it, doubl
     text_side(text, "B", &it->sides[1]);
     if (it->no_times)
         ag_text_add(text, "  times are not compared: %s\n", it->no_times);
-    text_settings(text, it);
+    text_changed_settings(text, it);
     for (size_t i = 0; i < it->n; i++) {
         const struct row *row = &it->rows[i];
 
@@ -415,7 +417,7 @@ static void render_text(struct ag_text *text, const struct comparison *it, doubl
         ag_text_add(text, it->n ? "  no number differs by as much\n" : "  no number differs\n");
 }
 
-static void emit_row(struct ag_emitter *json, const struct row *row)
+static void emit_difference(struct ag_emitter *json, const struct row *row)
 {
     static const char *const units[] = {"count", "bytes", "ns", "percent"};
 
@@ -450,7 +452,7 @@ static void emit_words(struct ag_emitter *json, const struct comparison *it)
     ag_text_finish(&words);
 }
 
-static void render_json(struct ag_text *text, const struct comparison *it, double least)
+static void render_diff_json(struct ag_text *text, const struct comparison *it, double least)
 {
     struct ag_emitter json = {.text = text};
     const char *values[2];
@@ -474,7 +476,7 @@ static void render_json(struct ag_text *text, const struct comparison *it, doubl
     ag_emit_array(&json, "differences");
     for (size_t i = 0; i < it->n; i++) {
         if (it->rows[i].weight >= least)
-            emit_row(&json, &it->rows[i]);
+            emit_difference(&json, &it->rows[i]);
     }
     ag_emit_end(&json);
     ag_emit_end(&json);
@@ -508,7 +510,7 @@ static int take_options(const struct command_line *line, struct options *options
     return STATUS_OK;
 }
 
-static int show(struct comparison *it, const struct options *options)
+static int show_comparison(struct comparison *it, const struct options *options)
 {
     struct ag_text text = {0};
     int status = STATUS_OK;
@@ -518,7 +520,7 @@ static int show(struct comparison *it, const struct options *options)
     compare_all(it);
     if (it->n)
         qsort(it->rows, it->n, sizeof(*it->rows), options->json ? by_weight : by_part_and_weight);
-    (options->json ? render_json : render_text)(&text, it, options->least);
+    (options->json ? render_diff_json : render_diff_text)(&text, it, options->least);
     if (it->no_memory || text.truncated) {
         command_complain("out of memory for the report");
         status = STATUS_FAILED;
@@ -543,7 +545,7 @@ int command_diff(const struct command_line *line)
             status = STATUS_FAILED;
     }
     if (status == STATUS_OK)
-        status = show(&comparison, &options);
+        status = show_comparison(&comparison, &options);
     for (unsigned i = 0; i < 2; i++)
         process_finish(&comparison.sides[i]);
     return status;

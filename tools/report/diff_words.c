@@ -38,7 +38,7 @@ static void add_pair(struct ag_text *text, enum unit unit, struct pair pair)
 }
 
 /* Adds a line for a cost, of which less is better: "8.52 ms less for the whole run". */
-static void add_cost(struct ag_text *text, enum unit unit, struct pair pair, const char *what)
+static void add_cost_words(struct ag_text *text, enum unit unit, struct pair pair, const char *what)
 {
     char by[32];
 
@@ -58,16 +58,16 @@ static bool may_be_chance(struct pair pair)
     return difference(pair) >= ALIKE && difference(pair) < CHANCE;
 }
 
-static void add_times(struct ag_text *text, const struct process sides[2])
+static void add_time_words(struct ag_text *text, const struct process sides[2])
 {
     struct pair run = {0, 0}, calls = {0, 0};
 
     if (find_pair(sides, FIGURE_ELAPSED, &run))
-        add_cost(text, UNIT_NS, run, "for the whole run");
+        add_cost_words(text, UNIT_NS, run, "for the whole run");
     else
         ag_text_add(text, "    (how long a killed process ran is not known)\n");
     if (find_pair(sides, FIGURE_CALL_NS, &calls) && calls.a + calls.b > 0)
-        add_cost(text, UNIT_NS, calls, "in allocs and frees");
+        add_cost_words(text, UNIT_NS, calls, "in allocs and frees");
     if (may_be_chance(run) || may_be_chance(calls))
         ag_text_add(text, "    (times this close may be chance; `allograft tune` compares several "
                           "runs)\n");
@@ -90,9 +90,9 @@ static void add_events(struct ag_text *text, const struct process sides[2])
     struct pair pair = {failures_of(&sides[0]), failures_of(&sides[1])};
 
     if (pair.a != pair.b)
-        add_cost(text, UNIT_COUNT, pair, "allocations that failed");
+        add_cost_words(text, UNIT_COUNT, pair, "allocations that failed");
     if (find_pair(sides, FIGURE_WAITED, &pair) && difference(pair) >= ALIKE)
-        add_cost(text, UNIT_COUNT, pair, "frees that made the host wait");
+        add_cost_words(text, UNIT_COUNT, pair, "frees that made the host wait");
     pair = (struct pair){0, 0};
     (void)figure_of(&sides[0], FIGURE_REPLAYED, &pair.a);
     (void)figure_of(&sides[1], FIGURE_REPLAYED, &pair.b);
@@ -146,11 +146,11 @@ void diff_words(struct ag_text *text, const struct process sides[2], bool times)
 
     ag_text_add(text, "B against A\n");
     if (times)
-        add_times(text, sides);
+        add_time_words(text, sides);
     if (find_pair(sides, FIGURE_PEAK, &pair) && pair.a + pair.b > 0)
-        add_cost(text, UNIT_BYTES, pair, "of peak memory");
+        add_cost_words(text, UNIT_BYTES, pair, "of peak memory");
     if (find_pair(sides, FIGURE_GIVEN, &pair) && pair.a + pair.b > 0)
-        add_cost(text, UNIT_BYTES, pair, "taken of the device at the most");
+        add_cost_words(text, UNIT_BYTES, pair, "taken of the device at the most");
     add_events(text, sides);
     add_places(text, sides);
 }

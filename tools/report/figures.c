@@ -38,7 +38,7 @@ struct memory {
     double allocs, frees, peak, call_ns;
 };
 
-static struct memory memory_of(const struct process *process)
+static struct memory sum_memory(const struct process *process)
 {
     struct memory sum = {0};
 
@@ -55,20 +55,20 @@ static struct memory memory_of(const struct process *process)
     return sum;
 }
 
-static bool share(double part, double whole, double *ret)
+static bool percent_of(double part, double whole, double *ret)
 {
     *ret = whole > 0 ? 100 * part / whole : 0;
     return whole > 0;
 }
 
-static double counted(const struct process *process, enum ag_stat id)
+static double counter_figure(const struct process *process, enum ag_stat id)
 {
     return (double)process_counter(process, id);
 }
 
 bool figure_of(const struct process *process, enum figure figure, double *ret)
 {
-    const struct memory memory = memory_of(process);
+    const struct memory memory = sum_memory(process);
 
     if (process->stats->head.simulated && figure_rows[figure].unit == UNIT_NS)
         return false;
@@ -92,12 +92,13 @@ bool figure_of(const struct process *process, enum figure figure, double *ret)
         *ret = (double)ag_sum_frees(process->stats).waited;
         return true;
     case FIGURE_CACHED:
-        return share(counted(process, AG_STAT_CACHE_HIT),
-                     counted(process, AG_STAT_CACHE_HIT) + counted(process, AG_STAT_CACHE_MISS),
-                     ret);
+        return percent_of(counter_figure(process, AG_STAT_CACHE_HIT),
+                          counter_figure(process, AG_STAT_CACHE_HIT) +
+                              counter_figure(process, AG_STAT_CACHE_MISS),
+                          ret);
     default:
-        return share(counted(process, AG_STAT_REPLAY_REPLAYED),
-                     counted(process, AG_STAT_REPLAY_SEEN), ret);
+        return percent_of(counter_figure(process, AG_STAT_REPLAY_REPLAYED),
+                          counter_figure(process, AG_STAT_REPLAY_SEEN), ret);
     }
 }
 
@@ -154,8 +155,8 @@ bool figure_is_shown(const struct job *job, enum figure figure)
 
 /* ---- overview ------------------------------------------------------------------------------ */
 
-static void add_row(struct overview_row *rows, unsigned *n, const char *label, enum unit unit,
-                    double part, double whole)
+static void add_overview_row(struct overview_row *rows, unsigned *n, const char *label,
+                             enum unit unit, double part, double whole)
 {
     struct overview_row *row = &rows[*n];
 
@@ -171,21 +172,22 @@ static void add_row(struct overview_row *rows, unsigned *n, const char *label, e
 unsigned overview(const struct process *process, double elapsed_ns,
                   struct overview_row rows[OVERVIEW_ROWS])
 {
-    const struct memory memory = memory_of(process);
+    const struct memory memory = sum_memory(process);
     const struct ag_sum_frees frees = ag_sum_frees(process->stats);
-    double redirected = counted(process, AG_STAT_REDIRECTED), hits, operations;
+    double redirected = counter_figure(process, AG_STAT_REDIRECTED), hits, operations;
     char label[64];
     unsigned n = 0;
 
-    add_row(rows, &n, "allocations redirected", UNIT_COUNT, redirected,
-            redirected + counted(process, AG_STAT_PASSED));
-    hits = counted(process, AG_STAT_CACHE_HIT);
-    add_row(rows, &n, "allocations answered by the cache", UNIT_COUNT, hits,
-            hits + counted(process, AG_STAT_CACHE_MISS));
-    add_row(rows, &n, "frees that made the host wait", UNIT_COUNT, (double)frees.waited,
-            (double)frees.all);
+    add_overview_row(rows, &n, "allocations redirected", UNIT_COUNT, redirected,
+                     redirected + counter_figure(process, AG_STAT_PASSED));
+    hits = counter_figure(process, AG_STAT_CACHE_HIT);
+    add_overview_row(rows, &n, "allocations answered by the cache", UNIT_COUNT, hits,
+                     hits + counter_figure(process, AG_STAT_CACHE_MISS));
+    add_overview_row(rows, &n, "frees that made the host wait", UNIT_COUNT, (double)frees.waited,
+                     (double)frees.all);
     if (!process->stats->head.simulated)
-        add_row(rows, &n, "time in allocations and frees", UNIT_NS, memory.call_ns, elapsed_ns);
+        add_overview_row(rows, &n, "time in allocations and frees", UNIT_NS, memory.call_ns,
+                         elapsed_ns);
     for (unsigned place = 0; place < AG_N_PLACEMENTS; place++) { /* each at its own time */
         double peak = 0;
 
@@ -193,11 +195,11 @@ unsigned overview(const struct process *process, double elapsed_ns,
             peak += (double)process->stats->peak_bytes[row][place];
         snprintf(label, sizeof(label), "peak memory, %s", ag_placement_names[place]);
         if (peak > 0)
-            add_row(rows, &n, label, UNIT_BYTES, peak, memory.peak);
+            add_overview_row(rows, &n, label, UNIT_BYTES, peak, memory.peak);
     }
-    operations = counted(process, AG_STAT_REPLAY_SEEN);
-    add_row(rows, &n, "operations launched in graphs", UNIT_COUNT,
-            counted(process, AG_STAT_REPLAY_REPLAYED), operations);
+    operations = counter_figure(process, AG_STAT_REPLAY_SEEN);
+    add_overview_row(rows, &n, "operations launched in graphs", UNIT_COUNT,
+                     counter_figure(process, AG_STAT_REPLAY_REPLAYED), operations);
     return n;
 }
 

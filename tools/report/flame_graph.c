@@ -35,7 +35,7 @@ struct tree {
 
 /* ---- the tree ------------------------------------------------------------------------------ */
 
-static uint32_t add_node(struct tree *tree, uint64_t frame)
+static uint32_t add_tree_node(struct tree *tree, uint64_t frame)
 {
     void *nodes = list_grow(tree->nodes, tree->n, &tree->capacity, sizeof(*tree->nodes));
 
@@ -49,7 +49,7 @@ static uint32_t add_node(struct tree *tree, uint64_t frame)
 }
 
 /* Texts of Python may stand several times in what was read back. */
-static bool is_same(const struct ag_holders *holders, uint64_t a, uint64_t b)
+static bool is_same_frame(const struct ag_holders *holders, uint64_t a, uint64_t b)
 {
     bool are_calls = is_call(a) && is_call(b);
     const char *x, *y;
@@ -71,10 +71,10 @@ static uint32_t child_of(struct tree *tree, const struct ag_holders *holders, ui
     uint32_t child = tree->nodes[parent].child, added;
 
     for (; child; child = tree->nodes[child].next) {
-        if (is_same(holders, tree->nodes[child].frame, frame))
+        if (is_same_frame(holders, tree->nodes[child].frame, frame))
             return child;
     }
-    added = add_node(tree, frame);
+    added = add_tree_node(tree, frame);
     if (added) {
         tree->nodes[added].next = tree->nodes[parent].child;
         tree->nodes[parent].child = added;
@@ -82,32 +82,32 @@ static uint32_t child_of(struct tree *tree, const struct ag_holders *holders, ui
     return added;
 }
 
-static void count(struct tree *tree, const struct flame_subject *subject, uint32_t node,
-                  const struct ag_held_stack *stack)
+static void count_in_node(struct tree *tree, const struct flame_subject *subject, uint32_t node,
+                          const struct ag_held_stack *stack)
 {
     for (unsigned measure = 0; measure < subject->n_measures; measure++)
         tree->nodes[node].values[measure] += subject->value_of(stack, measure);
 }
 
-static void add_stack(struct tree *tree, const struct flame *flame,
-                      const struct ag_held_stack *stack)
+static void add_to_tree(struct tree *tree, const struct flame *flame,
+                        const struct ag_held_stack *stack)
 {
     const struct ag_holders *holders = flame->view.holders;
     uint32_t node = 0;
 
-    count(tree, flame->subject, node, stack);
+    count_in_node(tree, flame->subject, node, stack);
     node = child_of(tree, holders, node, 1 + flame->subject->group_of(stack));
     if (node)
-        count(tree, flame->subject, node, stack);
+        count_in_node(tree, flame->subject, node, stack);
     for (uint32_t i = stack->n; node && i-- > 0;) {
         node = child_of(tree, holders, node, holders->frames[stack->first + i]);
         if (node)
-            count(tree, flame->subject, node, stack);
+            count_in_node(tree, flame->subject, node, stack);
     }
     if (node && stack->call) {
         node = child_of(tree, holders, node, FRAME_CALL | stack->call);
         if (node)
-            count(tree, flame->subject, node, stack);
+            count_in_node(tree, flame->subject, node, stack);
     }
 }
 
@@ -115,10 +115,10 @@ static bool make_tree(struct tree *tree, const struct flame *flame)
 {
     const struct ag_holders *holders = flame->view.holders;
 
-    (void)add_node(tree, 0);
+    (void)add_tree_node(tree, 0);
     for (uint32_t i = 0; !tree->failed && i < holders->n_stacks; i++) {
         if (flame->subject->has(&holders->stacks[i]))
-            add_stack(tree, flame, &holders->stacks[i]);
+            add_to_tree(tree, flame, &holders->stacks[i]);
     }
     return !tree->failed;
 }
@@ -143,7 +143,7 @@ static unsigned name_frame(const struct flame *flame, uint64_t frame,
 
 /* ---- the graph ----------------------------------------------------------------------------- */
 
-static bool is_shown(const struct tree *tree, const struct node *node)
+static bool is_node_shown(const struct tree *tree, const struct node *node)
 {
     for (unsigned measure = 0; measure < FLAME_MEASURES; measure++) {
         uint64_t part = node->values[measure];
@@ -194,7 +194,7 @@ static void add_node_json(const struct flame *flame, const struct tree *tree, ui
         open_node(flame, &names[i], node);
     free(names);
     for (uint32_t child = node->child; child; child = tree->nodes[child].next) {
-        if (!is_shown(tree, &tree->nodes[child]))
+        if (!is_node_shown(tree, &tree->nodes[child]))
             continue;
         ag_text_add(flame->text, any ? ",\n" : "");
         add_node_json(flame, tree, child, level + 1);
@@ -251,7 +251,7 @@ static int by_values(const void *a, const void *b)
     return x->stack < y->stack ? -1 : x->stack > y->stack;
 }
 
-static uint32_t find_rows(const struct flame *flame, struct row *rows)
+static uint32_t find_table_rows(const struct flame *flame, struct row *rows)
 {
     const struct ag_holders *holders = flame->view.holders;
     uint32_t n = 0;
@@ -268,7 +268,7 @@ static uint32_t find_rows(const struct flame *flame, struct row *rows)
     return n;
 }
 
-static void add_name(struct ag_text *text, const struct frame_text *name)
+static void add_frame_name(struct ag_text *text, const struct frame_text *name)
 {
     html_add(text, name->name);
     ag_text_add(text, " <small>");
@@ -298,14 +298,14 @@ static void add_frames(const struct flame *flame, const struct ag_held_stack *st
     if (names && stack->n) {
         (void)name_frame(flame, holders->frames[stack->first + own], names);
         ag_text_add(text, "<details><summary>");
-        add_name(text, &names[0]);
+        add_frame_name(text, &names[0]);
         ag_text_add(text, "</summary>");
     }
     for (uint32_t i = 0; names && i < stack->n; i++) {
         unsigned n = name_frame(flame, holders->frames[stack->first + i], names);
 
         for (unsigned k = !own && !i; k < n; k++) {
-            add_name(text, &names[k]);
+            add_frame_name(text, &names[k]);
             ag_text_add(text, "<br>");
         }
     }
@@ -315,7 +315,7 @@ static void add_frames(const struct flame *flame, const struct ag_held_stack *st
 }
 
 /* Does a row have more than 0 there? Else the table goes without the column. */
-static bool is_column(const struct row *rows, uint32_t n, unsigned measure)
+static bool is_measure_column(const struct row *rows, uint32_t n, unsigned measure)
 {
     uint32_t i = 0;
 
@@ -324,8 +324,8 @@ static bool is_column(const struct row *rows, uint32_t n, unsigned measure)
     return i < n;
 }
 
-static void add_head(const struct flame *flame, const char *caption, const char *const *columns,
-                     unsigned n_columns, const bool *shown)
+static void add_table_head(const struct flame *flame, const char *caption,
+                           const char *const *columns, unsigned n_columns, const bool *shown)
 {
     ag_text_add(flame->text, "<table class=\"cells\">\n<caption>%s</caption>\n<thead><tr>",
                 caption);
@@ -360,13 +360,13 @@ void flame_add_table(const struct flame *flame, const char *caption, const char 
                                        const struct ag_held_stack *stack))
 {
     struct row *rows = calloc(flame->view.holders->n_stacks, sizeof(*rows));
-    uint32_t n = rows ? find_rows(flame, rows) : 0;
+    uint32_t n = rows ? find_table_rows(flame, rows) : 0;
     bool shown[FLAME_MEASURES] = {false};
 
     flame->text->truncated |= !rows;
     for (unsigned measure = 0; measure < flame->subject->n_measures; measure++)
-        shown[measure] = is_column(rows, n, measure);
-    add_head(flame, caption, columns, n_columns, shown);
+        shown[measure] = is_measure_column(rows, n, measure);
+    add_table_head(flame, caption, columns, n_columns, shown);
     for (uint32_t i = 0; i < n && i < SHOWN; i++) {
         ag_text_add(flame->text, "<tr><th scope=\"row\">");
         add_frames(flame, rows[i].stack);

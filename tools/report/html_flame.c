@@ -21,12 +21,12 @@ static void begin_note(struct ag_text *text, const struct process *process)
 enum measure { AT_PEAK, NEVER_FREED, ALLOCATED, N_MEASURES };
 _Static_assert(N_MEASURES <= FLAME_MEASURES, "there is room");
 
-static bool holds(const struct ag_held_stack *stack)
+static bool holds_memory(const struct ag_held_stack *stack)
 {
     return !ag_held_is_wait(stack);
 }
 
-static uint64_t bytes_of(const struct ag_held_stack *stack, unsigned measure)
+static uint64_t measured_bytes(const struct ag_held_stack *stack, unsigned measure)
 {
     const struct ag_held *held = stack->held;
 
@@ -40,7 +40,7 @@ static uint64_t bytes_of(const struct ag_held_stack *stack, unsigned measure)
     }
 }
 
-static unsigned memory_of(const struct ag_held_stack *stack)
+static unsigned memory_number(const struct ag_held_stack *stack)
 {
     return ag_held_group((enum ag_held_kind)stack->kind, stack->device);
 }
@@ -61,7 +61,7 @@ static void add_memory_cell(struct ag_text *text, const struct flame *flame,
     struct frame_text group;
 
     (void)flame;
-    name_memory(memory_of(stack), &group);
+    name_memory(memory_number(stack), &group);
     ag_text_add(text, "<td data-label=\"memory\">%s%s</td>",
                 stack->kind == AG_HELD_POOL ? "pools, " : "", group.name);
 }
@@ -82,15 +82,16 @@ static void add_memory_note(struct ag_text *text, const struct process *process)
     ag_text_add(text, "</p>\n");
 }
 
-static void begin_card(const struct flame *flame, const struct process *process, unsigned place,
-                       const char *heading)
+static void begin_flame_card(const struct flame *flame, const struct process *process,
+                             unsigned place, const char *heading)
 {
     const struct ag_stats_head *head = &process->stats->head;
 
     html_fold_begin(flame->text, place, heading, head->rank, head->pid);
 }
 
-static void add_memory(const struct flame *base, const struct process *process, unsigned place)
+static void add_memory_flame(const struct flame *base, const struct process *process,
+                             unsigned place)
 {
     static const char *const columns[] = {"allocated by", "memory"};
     const struct flame_subject subject = {
@@ -98,14 +99,14 @@ static void add_memory(const struct flame *base, const struct process *process, 
         .n_measures = N_MEASURES,
         .names = {"at the peak", base->view.is_running ? "held now" : "never freed", "allocated"},
         .units = {UNIT_BYTES, UNIT_BYTES, UNIT_BYTES},
-        .has = holds,
-        .value_of = bytes_of,
-        .group_of = memory_of,
+        .has = holds_memory,
+        .value_of = measured_bytes,
+        .group_of = memory_number,
         .name_group = name_memory,
     };
     const struct flame flame = {&subject, base->view, base->text};
 
-    begin_card(&flame, process, place, "Who held memory");
+    begin_flame_card(&flame, process, place, "Who held memory");
     add_memory_note(flame.text, process);
     flame_add_graph(&flame);
     flame_add_table(&flame, "Stacks, those that held most at the peak first", columns, 2,
@@ -137,7 +138,7 @@ static uint64_t waited_of(const struct ag_held_stack *stack, unsigned measure)
     }
 }
 
-static unsigned kind_of(const struct ag_held_stack *stack)
+static unsigned wait_kind(const struct ag_held_stack *stack)
 {
     return (unsigned)stack->device;
 }
@@ -196,12 +197,12 @@ static void add_waits(const struct flame *base, const struct process *process, u
         .units = {UNIT_NS, UNIT_COUNT, UNIT_NS},
         .has = waits,
         .value_of = waited_of,
-        .group_of = kind_of,
+        .group_of = wait_kind,
         .name_group = name_kind,
     };
     const struct flame flame = {&subject, base->view, base->text};
 
-    begin_card(&flame, process, place, "Who waited for the device");
+    begin_flame_card(&flame, process, place, "Who waited for the device");
     add_waits_note(flame.text, process);
     flame_add_graph(&flame);
     subject.n_measures = N_WAITED;
@@ -222,7 +223,8 @@ static bool any(const struct ag_holders *holders, bool (*has)(const struct ag_he
 
 bool html_has_flames(const struct process *process)
 {
-    return process->holders && (any(process->holders, holds) || any(process->holders, waits));
+    return process->holders &&
+           (any(process->holders, holds_memory) || any(process->holders, waits));
 }
 
 bool html_add_flames(struct ag_text *text, const struct process *process,
@@ -232,8 +234,8 @@ bool html_add_flames(struct ag_text *text, const struct process *process,
 
     if (!html_has_flames(process))
         return false;
-    if (any(process->holders, holds))
-        add_memory(&flame, process, place);
+    if (any(process->holders, holds_memory))
+        add_memory_flame(&flame, process, place);
     if (any(process->holders, waits))
         add_waits(&flame, process, place);
     return true;

@@ -30,7 +30,7 @@ static int rank_of(const struct job *job)
     return job->n == 1 ? job->processes[0].stats->head.rank : -1;
 }
 
-static void add_head(struct ag_text *text, const struct job *job)
+static void add_page_head(struct ag_text *text, const struct job *job)
 {
     const struct ag_stats_head *head = &job->total.stats->head;
     char elapsed[32];
@@ -107,7 +107,7 @@ static void add_launched(struct ag_text *text, const struct ag_first_error *firs
         ag_text_add(text, "<p class=\"note\">" AG_LAUNCHES_UNSEEN_TEXT ".</p>\n");
 }
 
-static void add_first_error(struct ag_text *text, const struct job *job)
+static void add_error_card(struct ag_text *text, const struct job *job)
 {
     char error[256];
 
@@ -193,7 +193,7 @@ static void add_tiles(struct ag_text *text, const struct job *job)
 
 /* ---- memory -------------------------------------------------------------------------------- */
 
-static double peak_of(const struct job *job, unsigned row, unsigned place)
+static double peak_at_place(const struct job *job, unsigned row, unsigned place)
 {
     return (double)job->total.stats->peak_bytes[row][place];
 }
@@ -205,7 +205,7 @@ static double peak_of_all(const struct job *job, unsigned row)
 }
 
 /* Only where all placements had their peaks at a time; else no bar is the whole. */
-static void add_stack(struct ag_text *text, const struct job *job, unsigned row, double sum)
+static void add_peak_bar(struct ag_text *text, const struct job *job, unsigned row, double sum)
 {
     double at = 0;
     char size[32];
@@ -214,13 +214,13 @@ static void add_stack(struct ag_text *text, const struct job *job, unsigned row,
                 "<div class=\"stack\"><svg viewBox=\"0 0 1000 20\" preserveAspectRatio=\"none\" "
                 "role=\"img\"><title>Peak memory by placement</title><desc>");
     for (unsigned place = 0; place < AG_N_PLACEMENTS; place++) {
-        if (peak_of(job, row, place) > 0)
+        if (peak_at_place(job, row, place) > 0)
             ag_text_add(text, "%s %s. ", ag_placement_names[place],
-                        unit_text(size, sizeof(size), UNIT_BYTES, peak_of(job, row, place)));
+                        unit_text(size, sizeof(size), UNIT_BYTES, peak_at_place(job, row, place)));
     }
     ag_text_add(text, "</desc>");
     for (unsigned place = 0; place < AG_N_PLACEMENTS; place++) {
-        double width = 1000 * peak_of(job, row, place) / sum;
+        double width = 1000 * peak_at_place(job, row, place) / sum;
 
         if (width > 0)
             ag_text_add(text, "<rect class=\"%s\" x=\"%.2f\" width=\"%.2f\" height=\"20\"/>",
@@ -231,7 +231,7 @@ static void add_stack(struct ag_text *text, const struct job *job, unsigned row,
 }
 
 /* Was memory of the device asked for? Else there is no table. */
-static bool is_used(const struct job *job, unsigned row)
+static bool is_device_used(const struct job *job, unsigned row)
 {
     uint64_t sum = 0;
 
@@ -242,7 +242,7 @@ static bool is_used(const struct job *job, unsigned row)
 }
 
 /* Is memory of the device left at the end? Else the table goes without the column. */
-static bool is_left(const struct job *job, unsigned row)
+static bool is_memory_left(const struct job *job, unsigned row)
 {
     uint64_t sum = 0;
 
@@ -264,9 +264,9 @@ static void add_place_line(struct ag_text *text, const struct job *job, unsigned
                 "<tr><th scope=\"row\"><i class=\"dot %s\"></i>%s</th><td class=\"num\" "
                 "data-label=\"peak\">%s</td><td class=\"num\" data-label=\"of that\">%.1f %%</td>",
                 place_colours[place], ag_placement_names[place],
-                unit_text(peak, sizeof(peak), UNIT_BYTES, peak_of(job, row, place)),
-                all > 0 ? 100 * peak_of(job, row, place) / all : 0.0);
-    if (is_left(job, row))
+                unit_text(peak, sizeof(peak), UNIT_BYTES, peak_at_place(job, row, place)),
+                all > 0 ? 100 * peak_at_place(job, row, place) / all : 0.0);
+    if (is_memory_left(job, row))
         ag_text_add(text, "<td class=\"num\" data-label=\"at the end\">%s</td>",
                     unit_text(left, sizeof(left), UNIT_BYTES,
                               (double)ag_live_of(job->total.stats, row, place)));
@@ -284,7 +284,7 @@ static void add_device(struct ag_text *text, const struct job *job, unsigned i)
     double sum = 0;
 
     for (unsigned place = 0; place < AG_N_PLACEMENTS; place++)
-        sum += peak_of(job, i, place);
+        sum += peak_at_place(job, i, place);
     ag_text_add(text, "<h3>");
     html_add(text, device->name);
     ag_text_add(text, " <small>%s",
@@ -298,8 +298,8 @@ static void add_device(struct ag_text *text, const struct job *job, unsigned i)
             "<p class=\"note\">%s of the device at a time, with what was kept for later.</p>\n",
             unit_text(size, sizeof(size), UNIT_BYTES, (double)ag_sum_given(job->total.stats, i)));
     if (sum > 0 && sum <= peak_of_all(job, i))
-        add_stack(text, job, i, sum);
-    if (!is_used(job, i))
+        add_peak_bar(text, job, i, sum);
+    if (!is_device_used(job, i))
         return;
     ag_text_add(
         text,
@@ -307,13 +307,13 @@ static void add_device(struct ag_text *text, const struct job *job, unsigned i)
         "class=\"num\">peak</th><th scope=\"col\" class=\"num\">of that</th>%s<th scope=\"col\" "
         "class=\"num\">allocs</th><th scope=\"col\" class=\"num\">asked for</th>"
         "</tr></thead>\n<tbody>\n",
-        is_left(job, i) ? "<th scope=\"col\" class=\"num\">at the end</th>" : "");
+        is_memory_left(job, i) ? "<th scope=\"col\" class=\"num\">at the end</th>" : "");
     for (unsigned place = 0; place < AG_N_PLACEMENTS; place++)
         add_place_line(text, job, i, place);
     ag_text_add(text, "</tbody>\n</table>\n");
 }
 
-static void add_memory(struct ag_text *text, const struct job *job)
+static void add_memory_card(struct ag_text *text, const struct job *job)
 {
     unsigned n = job->total.stats->n_devices;
 
@@ -469,7 +469,7 @@ static bool pools_have_levels(const struct ag_stats *stats)
     return any;
 }
 
-static void add_pool(struct ag_text *text, const struct ag_stats *stats, unsigned row)
+static void add_pool_row(struct ag_text *text, const struct ag_stats *stats, unsigned row)
 {
     static const char *const kinds[] = {"unknown",  "default", "created",
                                         "imported", "managed", "others"};
@@ -520,7 +520,7 @@ static void add_pools(struct ag_text *text, const struct job *job)
             ag_text_add(text, "</tr></thead>\n<tbody>\n");
         }
         any = true;
-        add_pool(text, stats, row);
+        add_pool_row(text, stats, row);
     }
     if (!any)
         return;
@@ -638,7 +638,7 @@ static void add_native_cost(struct ag_text *text, const struct job *job, const s
     ag_text_add(text, "</p>\n");
 }
 
-static void add_times(struct ag_text *text, const struct job *job)
+static void add_times_card(struct ag_text *text, const struct job *job)
 {
     char label[64], each[32];
     struct times times;
@@ -731,7 +731,7 @@ static void add_marks(struct ag_text *text, const struct job *job)
 /* ---- processes ----------------------------------------------------------------------------- */
 
 /* Does a process have more than 0 there? */
-static bool is_column(const struct job *job, enum figure figure)
+static bool is_figure_column(const struct job *job, enum figure figure)
 {
     double value;
 
@@ -775,7 +775,7 @@ static void add_process_row(struct ag_text *text, const struct job *job,
     }
     ag_text_add(text, "</th>");
     for (unsigned figure = 0; figure < N_FIGURES; figure++) {
-        if (is_column(job, figure))
+        if (is_figure_column(job, figure))
             add_figure(text, job, process, figure, most[figure]);
     }
     ag_text_add(text, "</tr>\n");
@@ -784,7 +784,7 @@ static void add_process_row(struct ag_text *text, const struct job *job,
 static bool is_outlier(const struct job *job, const struct process *process)
 {
     for (unsigned figure = 0; figure < N_FIGURES; figure++) {
-        if (is_column(job, figure) && figure_is_outlier(job, process, figure))
+        if (is_figure_column(job, figure) && figure_is_outlier(job, process, figure))
             return true;
     }
     return false;
@@ -796,7 +796,7 @@ static void add_process_table(struct ag_text *text, const struct job *job, bool 
 
     ag_text_add(text, "<table class=\"cells\">\n<thead><tr><th scope=\"col\">process</th>");
     for (unsigned figure = 0; figure < N_FIGURES; figure++) {
-        if (is_column(job, figure))
+        if (is_figure_column(job, figure))
             ag_text_add(text, "<th scope=\"col\" class=\"num\">%s</th>", figure_rows[figure].title);
         for (size_t i = 0; i < job->n; i++) {
             if (figure_of(&job->processes[i], figure, &value) && value > most[figure])
@@ -814,7 +814,7 @@ static void add_process_table(struct ag_text *text, const struct job *job, bool 
     }
     ag_text_add(text, "</tbody>\n<tfoot><tr><th scope=\"row\">median</th>");
     for (unsigned figure = 0; figure < N_FIGURES; figure++) {
-        if (is_column(job, figure))
+        if (is_figure_column(job, figure))
             add_figure(text, job, NULL, figure, 0);
     }
     ag_text_add(text, "</tr></tfoot>\n</table>\n");
@@ -876,7 +876,7 @@ static void add_settings_of(struct ag_text *text, const struct job *job, bool de
     ag_text_add(text, "</tbody>\n</table>\n");
 }
 
-static void add_rules(struct ag_text *text, const struct job *job)
+static void add_rules_table(struct ag_text *text, const struct job *job)
 {
     const struct ag_stats *stats = job->total.stats;
     double most = 0, sum = 0;
@@ -898,12 +898,12 @@ static void add_rules(struct ag_text *text, const struct job *job)
     html_bars_end(text);
 }
 
-static void add_settings(struct ag_text *text, const struct job *job)
+static void add_settings_card(struct ag_text *text, const struct job *job)
 {
     html_card_begin(text, false, "Settings",
                     "Settings that are not at their defaults, and where they come from.");
     add_settings_of(text, job, false);
-    add_rules(text, job);
+    add_rules_table(text, job);
     ag_text_add(text, "<details><summary>Settings at their defaults</summary>\n");
     add_settings_of(text, job, true);
     ag_text_add(text, "</details>\n");
@@ -930,7 +930,7 @@ static void add_hooks(struct ag_text *text, const struct job *job)
     ag_text_add(text, "</tbody>\n</table>\n</details>\n");
 }
 
-static void add_unseen(struct ag_text *text, const struct ag_stats *stats)
+static void add_unseen_note(struct ag_text *text, const struct ag_stats *stats)
 {
     unsigned n = 0;
 
@@ -964,7 +964,7 @@ static void add_coverage(struct ag_text *text, const struct job *job)
     }
     if (stats->n_bypassing)
         ag_text_add(text, "</p>\n");
-    add_unseen(text, stats);
+    add_unseen_note(text, stats);
     add_hooks(text, job);
     html_card_end(text);
 }
@@ -1003,8 +1003,8 @@ static const struct process *traced_process(const struct job *job, const struct 
     return found && found->holders ? found : NULL;
 }
 
-static void add_trace(struct ag_text *text, const struct job *job, struct ag_holders_view *views,
-                      size_t i)
+static void add_trace_card(struct ag_text *text, const struct job *job,
+                           struct ag_holders_view *views, size_t i)
 {
     const struct process *process = traced_process(job, trace_info(job->traces[i]));
 
@@ -1015,7 +1015,7 @@ static void add_trace(struct ag_text *text, const struct job *job, struct ag_hol
 static void add_traces(struct ag_text *text, const struct job *job, struct ag_holders_view *views)
 {
     for (size_t i = 0; i < job->n_traces && i < JOB_TRACES; i++)
-        add_trace(text, job, views, i);
+        add_trace_card(text, job, views, i);
     if (job->n_traces > JOB_TRACES) {
         html_card_begin(text, true, "Other traces", NULL);
         ag_text_add(
@@ -1067,11 +1067,11 @@ static void add_charts(struct ag_text *text, const struct job *job)
 
 static void add_cards(struct ag_text *text, const struct job *job)
 {
-    add_first_error(text, job);
+    add_error_card(text, job);
     add_processes(text, job);
     add_charts(text, job);
-    add_memory(text, job);
-    add_times(text, job);
+    add_memory_card(text, job);
+    add_times_card(text, job);
     add_sizes(text, job);
     add_frees(text, job);
     add_replay(text, job);
@@ -1079,7 +1079,7 @@ static void add_cards(struct ag_text *text, const struct job *job)
     add_graphs(text, job);
     add_cache_and_pressure(text, job);
     add_marks(text, job);
-    add_settings(text, job);
+    add_settings_card(text, job);
     add_coverage(text, job);
 }
 
@@ -1093,7 +1093,7 @@ void job_render_html(struct ag_text *text, const struct job *job)
     snprintf(title, sizeof(title), "%s%s: Allograft report", job->total.stats->head.program, rank);
     add_cards(&cards, job);
     html_begin(text, title);
-    add_head(text, job);
+    add_page_head(text, job);
     add_verdict(text, job);
     add_warnings(text, job);
     add_tiles(text, job);

@@ -149,7 +149,7 @@ static void add_devices(struct ag_stats *sum, const struct ag_stats *stats)
     }
 }
 
-static void add_rule(struct ag_stats *sum, const char *text, const struct ag_rule_stats *rule)
+static void sum_rule(struct ag_stats *sum, const char *text, const struct ag_rule_stats *rule)
 {
     unsigned i = 0;
 
@@ -166,16 +166,16 @@ static void add_rule(struct ag_stats *sum, const char *text, const struct ag_rul
     sum->slots[0].rules[i].failed += rule->failed;
 }
 
-static void add_rules(struct ag_stats *sum, const struct ag_stats *stats)
+static void sum_rules(struct ag_stats *sum, const struct ag_stats *stats)
 {
     for (unsigned i = 0; i < stats->head.n_rules && i < AG_MAX_RULES; i++)
-        add_rule(sum, stats->head.rules[i], &stats->slots[0].rules[i]);
+        sum_rule(sum, stats->head.rules[i], &stats->slots[0].rules[i]);
     sum->slots[0].rules[AG_MAX_RULES].hits += stats->slots[0].rules[AG_MAX_RULES].hits;
     sum->slots[0].rules[AG_MAX_RULES].bytes += stats->slots[0].rules[AG_MAX_RULES].bytes;
 }
 
 /* Pools of one kind on one device share a row. */
-static void add_pool(struct ag_stats *sum, const struct ag_stats *stats, unsigned row)
+static void sum_pool(struct ag_stats *sum, const struct ag_stats *stats, unsigned row)
 {
     const struct ag_app_pool_stats *pool = &stats->app_pools[row];
     unsigned i = 0;
@@ -226,7 +226,7 @@ static void add_findings(struct ag_stats *sum, const struct ag_stats *stats)
 }
 
 /* The one that came soonest. */
-static void add_first_error(struct ag_stats *sum, const struct ag_stats *stats)
+static void keep_earliest_error(struct ag_stats *sum, const struct ag_stats *stats)
 {
     if (stats->first_error.used &&
         (!sum->first_error.used || stats->first_error.after_ns < sum->first_error.after_ns))
@@ -243,7 +243,7 @@ static void add_bypassing(struct ag_stats *sum, const char *library)
         snprintf(sum->bypassing[sum->n_bypassing++], sizeof(sum->bypassing[0]), "%s", library);
 }
 
-static void add_unseen(struct ag_stats *sum, const char *library)
+static void sum_unseen(struct ag_stats *sum, const char *library)
 {
     unsigned i = 0;
 
@@ -253,7 +253,7 @@ static void add_unseen(struct ag_stats *sum, const char *library)
         snprintf(sum->unseen[i], sizeof(sum->unseen[i]), "%s", library);
 }
 
-static void add_counters(struct ag_stats *sum, const struct ag_stats *stats)
+static void sum_counters(struct ag_stats *sum, const struct ag_stats *stats)
 {
     for (unsigned i = 0; i < AG_N_STATS; i++)
         sum->slots[0].counters[i] += stats->slots[0].counters[i];
@@ -302,7 +302,7 @@ bool job_setting(const struct process *process, size_t i, const char **ret_sourc
     return **ret_source != '\0';
 }
 
-static void add_text(char *texts, size_t *at, size_t capacity, const char *text)
+static void append_setting(char *texts, size_t *at, size_t capacity, const char *text)
 {
     size_t length = strlen(text) + 1;
 
@@ -313,7 +313,7 @@ static void add_text(char *texts, size_t *at, size_t capacity, const char *text)
 }
 
 /* A setting whose value differs between processes says so. */
-static void add_settings(struct job *job, struct ag_stats_head *sum)
+static void merge_settings(struct job *job, struct ag_stats_head *sum)
 {
     size_t at = 0;
 
@@ -329,12 +329,12 @@ static void add_settings(struct job *job, struct ag_stats_head *sum)
                 break;
             }
         }
-        add_text(sum->settings, &at, sizeof(sum->settings), source);
-        add_text(sum->settings, &at, sizeof(sum->settings), value);
+        append_setting(sum->settings, &at, sizeof(sum->settings), source);
+        append_setting(sum->settings, &at, sizeof(sum->settings), value);
     }
 }
 
-static void add_head(struct ag_stats_head *sum, const struct ag_stats_head *head)
+static void merge_head(struct ag_stats_head *sum, const struct ag_stats_head *head)
 {
     if (strcmp(sum->program, head->program) != 0)
         snprintf(sum->program, sizeof(sum->program), "several programs");
@@ -359,7 +359,7 @@ static void begin_sum(struct job *job)
     memset(sum->rules, 0, sizeof(sum->rules));
     sum->n_rules = 0;
     sum->rank = -1;
-    add_settings(job, sum);
+    merge_settings(job, sum);
 }
 
 bool job_add_up(struct job *job)
@@ -374,23 +374,23 @@ bool job_add_up(struct job *job)
     for (size_t i = 0; i < job->n; i++) {
         const struct ag_stats *stats = job->processes[i].stats;
 
-        add_head(&sum->head, &stats->head);
-        add_counters(sum, stats);
+        merge_head(&sum->head, &stats->head);
+        sum_counters(sum, stats);
         add_devices(sum, stats);
-        add_rules(sum, stats);
+        sum_rules(sum, stats);
         for (unsigned row = 0; row < AG_APP_POOLS; row++) {
             if (stats->app_pools[row].kind != AG_APP_POOL_UNUSED)
-                add_pool(sum, stats, row);
+                sum_pool(sum, stats, row);
         }
         for (unsigned k = 0; k < stats->n_marks && k < AG_MARKS; k++)
             add_mark(sum, &stats->marks[k]);
         add_findings(sum, stats);
-        add_first_error(sum, stats);
+        keep_earliest_error(sum, stats);
         for (unsigned k = 0; k < stats->n_bypassing && k < AG_STATS_BYPASSING; k++)
             add_bypassing(sum, stats->bypassing[k]);
         for (unsigned k = 0; k < AG_STATS_UNSEEN; k++) {
             if (*stats->unseen[k])
-                add_unseen(sum, stats->unseen[k]);
+                sum_unseen(sum, stats->unseen[k]);
         }
         if (process_elapsed_ns(&job->processes[i]) > longest)
             longest = process_elapsed_ns(&job->processes[i]);

@@ -9,7 +9,7 @@
 
 /* ---- text ---------------------------------------------------------------------------------- */
 
-static void add_title(struct ag_text *text, const struct job *job)
+static void add_job_title(struct ag_text *text, const struct job *job)
 {
     const struct ag_stats_head *head = &job->total.stats->head;
     char elapsed[32];
@@ -66,7 +66,7 @@ static void add_process_line(struct ag_text *text, const struct job *job,
                 strcmp(head->ended_by, "exit") ? head->ended_by : "");
 }
 
-static void add_table(struct ag_text *text, const struct job *job)
+static void add_rank_table(struct ag_text *text, const struct job *job)
 {
     bool any = false;
 
@@ -101,9 +101,9 @@ void job_render_text(struct ag_text *text, const struct job *job)
     struct ag_text sum = {0};
     const char *rest;
 
-    add_title(text, job);
+    add_job_title(text, job);
     ag_verdict_text(text, job->total.stats, &job->total.moment);
-    add_table(text, job);
+    add_rank_table(text, job);
     ag_text_add(text, "  all together (devices of one model share a row; a peak is the sum of the "
                       "processes' peaks)\n");
     ag_render_text(&sum, job->total.stats, &job->total.moment, NULL);

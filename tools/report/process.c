@@ -148,7 +148,7 @@ bool process_is_kind_of_report(const char *path)
 }
 
 /* Most processes take no stacks. */
-static void read_holders(int fd, struct process *process)
+static void read_process_holders(int fd, struct process *process)
 {
     struct stat st;
 
@@ -173,7 +173,7 @@ static const char *read_into(int fd, int folder, const char *path, struct proces
         return fault;
     process->state = counters_state(&process->stats->head, folder, path);
     process->moment = counters_moment(process->stats, process->state);
-    read_holders(fd, process);
+    read_process_holders(fd, process);
     return NULL;
 }
 

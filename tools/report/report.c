@@ -34,7 +34,7 @@ struct options {
 
 /* A report from JSON gets an overview, too; one from counters is what the process would have
  * written. */
-static void render_text(struct ag_text *text, const struct process *process)
+static void render_process_text(struct ag_text *text, const struct process *process)
 {
     struct ag_holders_view view = holders_view(process);
 
@@ -44,7 +44,7 @@ static void render_text(struct ag_text *text, const struct process *process)
         overview_text(text, process, (double)process_elapsed_ns(process));
 }
 
-static void render_json(struct ag_text *text, const struct process *process)
+static void render_process_json(struct ag_text *text, const struct process *process)
 {
     struct ag_holders_view view = holders_view(process);
 
@@ -80,16 +80,16 @@ static int add_report(struct ag_text *text, int folder, const char *name, struct
     if (options->html.path || options->n_what > 1)
         return job_add(&options->job, &process) ? STATUS_OK : STATUS_FAILED;
     if (options->json)
-        render_json(text, &process);
+        render_process_json(text, &process);
     else
-        render_text(text, &process);
+        render_process_text(text, &process);
     process_finish(&process);
     return STATUS_OK;
 }
 
 /* ---- one job ------------------------------------------------------------------------------- */
 
-static int print(struct ag_text *text)
+static int print_report(struct ag_text *text)
 {
     if (text->truncated) {
         command_complain("out of memory for the report");
@@ -124,13 +124,13 @@ static int show_job(struct options *options)
     else if (options->html.path && !text.truncated)
         status = output_write(&options->html, text.data, text.length);
     else
-        status = print(&text);
+        status = print_report(&text);
     ag_text_finish(&text);
     return status;
 }
 
 /* Shows the page, if one was asked for and it would not be empty. */
-static int show_page(struct options *options)
+static int show_page_if_asked(struct options *options)
 {
     return options->html.path && (options->job.n || options->job.n_traces) ? show_job(options)
                                                                            : STATUS_OK;
@@ -165,7 +165,7 @@ static int show_all(struct folder_files *files, struct options *options)
                          n_others, process_of_other_build);
     if (options->json)
         ag_text_add(&text, "]\n");
-    is_shown = !print(&text) && !show_page(options) && !fflush(stdout);
+    is_shown = !print_report(&text) && !show_page_if_asked(options) && !fflush(stdout);
     ag_text_finish(&text);
     for (size_t i = 0; options->clean && is_shown && i < files->n; i++)
         folder_remove_if_dead(files->folder, files->names[i]);
@@ -181,7 +181,7 @@ static int show_newest(struct folder_files *files, const char *path, struct opti
 
     report_list(&text, files, path, &newest);
     ag_text_add(&text, "\n");
-    status = options->html.path ? STATUS_OK : print(&text);
+    status = options->html.path ? STATUS_OK : print_report(&text);
     ag_text_finish(&text);
     if (newest < files->n) {
         memmove(files->names[0], files->names[newest], sizeof(files->names[0]));
@@ -285,7 +285,7 @@ static int report_path(const char *path, struct options *options)
         return refuse_all_of(path);
     status = add_report(&text, AT_FDCWD, path, options, NULL);
     if (!status)
-        status = print(&text) || show_page(options) ? STATUS_FAILED : STATUS_OK;
+        status = print_report(&text) || show_page_if_asked(options) ? STATUS_FAILED : STATUS_OK;
     ag_text_finish(&text);
     if (!status && options->clean && !fflush(stdout))
         remove_file_if_dead(path);
@@ -354,7 +354,7 @@ static bool is_program(const char *word)
     return *word && !strchr(word, '/') && !is_reportable(word);
 }
 
-static int take_words(const struct command_line *line, struct options *options)
+static int read_report_words(const struct command_line *line, struct options *options)
 {
     options->what = line->words;
     options->n_what = line->n_words;
@@ -398,7 +398,7 @@ int command_report(const struct command_line *line)
         .html = {.command = "report", .option = "--html", .kind = OUTPUT_PAGE}};
     int status;
 
-    if (take_words(line, &options))
+    if (read_report_words(line, &options))
         return STATUS_USAGE;
     for (int i = 0; i < options.n_what; i++)
         output_keep_path(options.what[i]);

@@ -72,7 +72,7 @@ static void figures_text(struct process *process, char allocs[32], char peak[32]
         (void)unit_text(peak, 32, UNIT_BYTES, value);
 }
 
-static enum ending add_line(struct ag_text *text, int folder, const char *name)
+static enum ending add_file_line(struct ag_text *text, int folder, const char *name)
 {
     char began[32], allocs[32] = "-", peak[32] = "-";
     struct ag_record_owner owner = {0};
@@ -101,7 +101,7 @@ void report_list(struct ag_text *text, const struct folder_files *files, const c
                 "ended", "allocs", "peak");
     *ret_newest = files->n;
     for (size_t i = files->n; i-- > 0;) {
-        enum ending ending = add_line(text, files->folder, files->names[i]);
+        enum ending ending = add_file_line(text, files->folder, files->names[i]);
 
         met[ending] = true;
         if (ending == KILLED || ending == BY_ITSELF)

@@ -67,7 +67,7 @@ static void judge_schema(struct reader *reader, const json_t *root)
 /* ---- one value ----------------------------------------------------------------------------- */
 
 /* A count; 0 if it is missing. */
-static uint64_t number(struct reader *reader, const json_t *object, const char *key)
+static uint64_t read_count(struct reader *reader, const json_t *object, const char *key)
 {
     const json_t *value = json_object_get(object, key);
 
@@ -82,7 +82,7 @@ static uint64_t number(struct reader *reader, const json_t *object, const char *
 static int small_number(struct reader *reader, const json_t *object, const char *key, int none)
 {
     const json_t *value = json_object_get(object, key);
-    uint64_t n = number(reader, object, key);
+    uint64_t n = read_count(reader, object, key);
 
     if (n > INT32_MAX)
         fault(reader, key, "is too large");
@@ -108,8 +108,8 @@ static const char *text_of(struct reader *reader, const json_t *object, const ch
     return json_is_string(value) ? json_string_value(value) : "";
 }
 
-static void copy_text(struct reader *reader, const json_t *object, const char *key, char *copy,
-                      size_t capacity)
+static void copy_member(struct reader *reader, const json_t *object, const char *key, char *copy,
+                        size_t capacity)
 {
     snprintf(copy, capacity, "%s", text_of(reader, object, key));
 }
@@ -124,7 +124,7 @@ static const json_t *part(struct reader *reader, const json_t *object, const cha
     return json_is_object(value) ? value : NULL;
 }
 
-static const json_t *list(struct reader *reader, const json_t *object, const char *key)
+static const json_t *member_array(struct reader *reader, const json_t *object, const char *key)
 {
     const json_t *value = json_object_get(object, key);
 
@@ -160,23 +160,23 @@ static const json_t *part_of_group(struct reader *reader, const json_t *root, co
 static void read_counters(struct reader *reader, const json_t *root)
 {
     for (unsigned i = 0; i < AG_N_STATS; i++)
-        reader->stats->slots[0].counters[i] =
-            number(reader, part_of_group(reader, root, ag_stat_rows[i].group), ag_stat_rows[i].key);
+        reader->stats->slots[0].counters[i] = read_count(
+            reader, part_of_group(reader, root, ag_stat_rows[i].group), ag_stat_rows[i].key);
 }
 
-static void read_process(struct reader *reader, const json_t *root, struct ag_moment *moment)
+static void read_process_member(struct reader *reader, const json_t *root, struct ag_moment *moment)
 {
     struct ag_stats_head *head = &reader->stats->head;
     const json_t *process = part(reader, root, "process");
-    uint64_t elapsed = number(reader, process, "elapsed_ns");
+    uint64_t elapsed = read_count(reader, process, "elapsed_ns");
 
     if (!process)
         fault(reader, "process", "is missing");
-    copy_text(reader, root, "version", head->version, sizeof(head->version));
+    copy_member(reader, root, "version", head->version, sizeof(head->version));
     head->simulated = truth(reader, root, "simulated") ? AG_SIMULATED : AG_NOT_SIMULATED;
-    copy_text(reader, process, "program", head->program, sizeof(head->program));
-    copy_text(reader, process, "host", head->host, sizeof(head->host));
-    copy_text(reader, process, "ended_by", head->ended_by, sizeof(head->ended_by));
+    copy_member(reader, process, "program", head->program, sizeof(head->program));
+    copy_member(reader, process, "host", head->host, sizeof(head->host));
+    copy_member(reader, process, "ended_by", head->ended_by, sizeof(head->ended_by));
     head->pid = small_number(reader, process, "pid", 0);
     head->rank = small_number(reader, process, "rank", -1);
     if (head->pid <= 0)
@@ -186,7 +186,7 @@ static void read_process(struct reader *reader, const json_t *root, struct ag_mo
 }
 
 /* Appends `value` and its NUL if they fit. Returns where the next one begins. */
-static size_t append(char *text, size_t at, size_t capacity, const char *value)
+static size_t append_if_fits(char *text, size_t at, size_t capacity, const char *value)
 {
     size_t length = strlen(value);
 
@@ -213,7 +213,7 @@ static const json_t *setting_named(const json_t *settings, const char *name)
 /* In the order of this build; settings that the report lacks get their defaults. */
 static void read_settings(struct reader *reader, const json_t *root)
 {
-    const json_t *settings = list(reader, root, "settings");
+    const json_t *settings = member_array(reader, root, "settings");
     struct ag_stats_head *head = &reader->stats->head;
     size_t at = 0;
 
@@ -224,15 +224,16 @@ static void read_settings(struct reader *reader, const json_t *root)
 
         if (!strcmp(source, "file"))
             source = text_of(reader, row, "place");
-        at = append(head->settings, at, sizeof(head->settings), *source ? source : "default");
-        at = append(head->settings, at, sizeof(head->settings),
-                    row ? value : ag_option_info(i)->default_text);
+        at = append_if_fits(head->settings, at, sizeof(head->settings),
+                            *source ? source : "default");
+        at = append_if_fits(head->settings, at, sizeof(head->settings),
+                            row ? value : ag_option_info(i)->default_text);
     }
 }
 
 static void read_rules(struct reader *reader, const json_t *root)
 {
-    const json_t *rules = list(reader, root, "rules"), *row;
+    const json_t *rules = member_array(reader, root, "rules"), *row;
     struct ag_stats *stats = reader->stats;
     size_t i;
 
@@ -240,16 +241,16 @@ static void read_rules(struct reader *reader, const json_t *root)
     {
         if (i >= AG_MAX_RULES)
             break;
-        copy_text(reader, row, "text", stats->head.rules[i], sizeof(stats->head.rules[i]));
-        stats->slots[0].rules[i].hits = number(reader, row, "hits");
-        stats->slots[0].rules[i].bytes = number(reader, row, "bytes");
-        stats->slots[0].rules[i].held = number(reader, row, "held");
-        stats->slots[0].rules[i].failed = number(reader, row, "failed");
+        copy_member(reader, row, "text", stats->head.rules[i], sizeof(stats->head.rules[i]));
+        stats->slots[0].rules[i].hits = read_count(reader, row, "hits");
+        stats->slots[0].rules[i].bytes = read_count(reader, row, "bytes");
+        stats->slots[0].rules[i].held = read_count(reader, row, "held");
+        stats->slots[0].rules[i].failed = read_count(reader, row, "failed");
         stats->head.n_rules = (uint32_t)i + 1;
     }
     row = part(reader, root, "no_rule");
-    stats->slots[0].rules[AG_MAX_RULES].hits = number(reader, row, "hits");
-    stats->slots[0].rules[AG_MAX_RULES].bytes = number(reader, row, "bytes");
+    stats->slots[0].rules[AG_MAX_RULES].hits = read_count(reader, row, "hits");
+    stats->slots[0].rules[AG_MAX_RULES].bytes = read_count(reader, row, "bytes");
 }
 
 /* The reason why nothing was redirected is among the warnings. */
@@ -257,7 +258,7 @@ static void read_trouble(struct reader *reader, const json_t *root, bool redirec
 {
     static const char begin[] = "nothing was redirected: ";
     struct ag_stats_head *head = &reader->stats->head;
-    const json_t *warnings = list(reader, root, "warnings"), *warning;
+    const json_t *warnings = member_array(reader, root, "warnings"), *warning;
     size_t i;
 
     json_array_foreach(warnings, i, warning)
@@ -279,11 +280,11 @@ static void read_coverage(struct reader *reader, const json_t *root)
 
     if (!coverage)
         fault(reader, "coverage", "is missing");
-    copy_text(reader, coverage, "libcuda", stats->head.driver, sizeof(stats->head.driver));
+    copy_member(reader, coverage, "libcuda", stats->head.driver, sizeof(stats->head.driver));
     hooks = part(reader, coverage, "hooks");
     for (unsigned k = 0; k < AG_N_HOOKS; k++)
-        stats->slots[0].hits[k] = number(reader, hooks, hook_names[k]);
-    libraries = list(reader, coverage, "bypassing");
+        stats->slots[0].hits[k] = read_count(reader, hooks, hook_names[k]);
+    libraries = member_array(reader, coverage, "bypassing");
     json_array_foreach(libraries, i, library)
     {
         if (i >= AG_STATS_BYPASSING)
@@ -292,7 +293,7 @@ static void read_coverage(struct reader *reader, const json_t *root)
                  json_is_string(library) ? json_string_value(library) : "?");
         stats->n_bypassing = (uint32_t)i + 1;
     }
-    libraries = list(reader, coverage, "unseen");
+    libraries = member_array(reader, coverage, "unseen");
     json_array_foreach(libraries, i, library)
     {
         if (i < AG_STATS_UNSEEN)
@@ -302,7 +303,7 @@ static void read_coverage(struct reader *reader, const json_t *root)
     read_trouble(reader, root, truth(reader, coverage, "redirecting"));
 }
 
-static unsigned size_class(uint64_t up_to)
+static unsigned class_up_to(uint64_t up_to)
 {
     unsigned power = up_to > 1 ? 64 - (unsigned)__builtin_clzll(up_to - 1) : 0;
 
@@ -315,28 +316,28 @@ static void read_placement(struct reader *reader, const json_t *object, unsigned
                            unsigned place)
 {
     struct ag_place_stats *stats = &reader->stats->slots[0].places[row][place];
-    const json_t *sizes = list(reader, object, "size_histogram"), *size;
+    const json_t *sizes = member_array(reader, object, "size_histogram"), *size;
     size_t i;
 
     memset(stats, 0, sizeof(*stats));
-    stats->allocs = number(reader, object, "allocs");
-    stats->frees = number(reader, object, "frees");
-    stats->failed = number(reader, object, "failed");
-    stats->alloc_bytes = number(reader, object, "alloc_bytes");
-    stats->alloc_ticks = number(reader, object, "alloc_ns");
-    stats->free_ticks = number(reader, object, "free_ns");
-    stats->freed_bytes = stats->alloc_bytes - number(reader, object, "current_bytes");
-    reader->stats->peak_bytes[row][place] = number(reader, object, "peak_bytes");
+    stats->allocs = read_count(reader, object, "allocs");
+    stats->frees = read_count(reader, object, "frees");
+    stats->failed = read_count(reader, object, "failed");
+    stats->alloc_bytes = read_count(reader, object, "alloc_bytes");
+    stats->alloc_ticks = read_count(reader, object, "alloc_ns");
+    stats->free_ticks = read_count(reader, object, "free_ns");
+    stats->freed_bytes = stats->alloc_bytes - read_count(reader, object, "current_bytes");
+    reader->stats->peak_bytes[row][place] = read_count(reader, object, "peak_bytes");
     json_array_foreach(sizes, i, size)
     {
-        stats->sizes[size_class(number(reader, size, "up_to_bytes"))] +=
-            number(reader, size, "count");
+        stats->sizes[class_up_to(read_count(reader, size, "up_to_bytes"))] +=
+            read_count(reader, size, "count");
     }
 }
 
 static void read_devices(struct reader *reader, const json_t *root)
 {
-    const json_t *devices = list(reader, root, "devices"), *device, *placements;
+    const json_t *devices = member_array(reader, root, "devices"), *device, *placements;
     size_t i;
 
     if (!devices)
@@ -350,13 +351,13 @@ static void read_devices(struct reader *reader, const json_t *root)
             break;
         met = &reader->stats->devices[i];
         met->ordinal = small_number(reader, device, "ordinal", 0);
-        met->total_bytes = number(reader, device, "total_bytes");
-        copy_text(reader, device, "name", met->name, sizeof(met->name));
+        met->total_bytes = read_count(reader, device, "total_bytes");
+        copy_member(reader, device, "name", met->name, sizeof(met->name));
         reader->stats->n_devices = (uint32_t)i + 1;
         row = (unsigned)met->ordinal < AG_STATS_DEVICES ? (unsigned)met->ordinal
                                                         : AG_STATS_DEVICES - 1;
-        reader->stats->peak_all[row] = number(reader, device, "peak_bytes");
-        reader->stats->given_peak[row] = number(reader, device, "given_peak_bytes");
+        reader->stats->peak_all[row] = read_count(reader, device, "peak_bytes");
+        reader->stats->given_peak[row] = read_count(reader, device, "given_peak_bytes");
         placements = part(reader, device, "placements");
         for (unsigned place = 0; place < AG_N_PLACEMENTS; place++)
             read_placement(reader, part(reader, placements, ag_placement_names[place]), row, place);
@@ -377,7 +378,7 @@ static enum ag_app_pool_kind kind_named(const char *name)
 
 static void read_pools(struct reader *reader, const json_t *root)
 {
-    const json_t *pools = list(reader, root, "app_pools"), *pool;
+    const json_t *pools = member_array(reader, root, "app_pools"), *pool;
     size_t i;
 
     json_array_foreach(pools, i, pool)
@@ -394,12 +395,12 @@ static void read_pools(struct reader *reader, const json_t *root)
         row->destroyed = truth(reader, pool, "destroyed");
         row->raised = truth(reader, pool, "threshold_raised");
         row->has_levels = json_is_integer(json_object_get(pool, "reserved_high_bytes"));
-        row->reserved_high = number(reader, pool, "reserved_high_bytes");
-        row->used_high = number(reader, pool, "used_high_bytes");
-        counts[AG_APP_ALLOCS] = number(reader, pool, "allocs");
-        counts[AG_APP_BYTES] = number(reader, pool, "alloc_bytes");
-        counts[AG_APP_FAILED] = number(reader, pool, "failed");
-        counts[AG_APP_CALLS] = number(reader, pool, "other_calls");
+        row->reserved_high = read_count(reader, pool, "reserved_high_bytes");
+        row->used_high = read_count(reader, pool, "used_high_bytes");
+        counts[AG_APP_ALLOCS] = read_count(reader, pool, "allocs");
+        counts[AG_APP_BYTES] = read_count(reader, pool, "alloc_bytes");
+        counts[AG_APP_FAILED] = read_count(reader, pool, "failed");
+        counts[AG_APP_CALLS] = read_count(reader, pool, "other_calls");
     }
 }
 
@@ -408,9 +409,9 @@ static void read_graphs(struct reader *reader, const json_t *root)
     const json_t *graphs = part(reader, root, "own_graphs"), *device;
     size_t i;
 
-    reader->stats->own_graphs.current = number(reader, graphs, "live");
-    reader->stats->own_graphs.peak = number(reader, graphs, "live_peak");
-    json_array_foreach(list(reader, graphs, "devices"), i, device)
+    reader->stats->own_graphs.current = read_count(reader, graphs, "live");
+    reader->stats->own_graphs.peak = read_count(reader, graphs, "live_peak");
+    json_array_foreach(member_array(reader, graphs, "devices"), i, device)
     {
         int ordinal = small_number(reader, device, "device", -1);
         struct ag_own_graph_stats *row;
@@ -422,13 +423,13 @@ static void read_graphs(struct reader *reader, const json_t *root)
         row->has_levels =
             json_is_integer(json_object_get(device, ag_render_graph_key(AG_GRAPH_USED)));
         for (unsigned which = 0; which < AG_N_GRAPH_BYTES; which++)
-            row->bytes[which] = number(reader, device, ag_render_graph_key(which));
+            row->bytes[which] = read_count(reader, device, ag_render_graph_key(which));
     }
 }
 
 static void read_marks(struct reader *reader, const json_t *root)
 {
-    const json_t *marks = list(reader, root, "marks"), *row;
+    const json_t *marks = member_array(reader, root, "marks"), *row;
     size_t i;
 
     json_array_foreach(marks, i, row)
@@ -438,11 +439,11 @@ static void read_marks(struct reader *reader, const json_t *root)
         if (i >= AG_MARKS)
             break;
         mark = &reader->stats->marks[i];
-        copy_text(reader, row, "name", mark->name, sizeof(mark->name));
-        mark->count = number(reader, row, "count");
-        mark->first_ns = number(reader, row, "first_ns");
-        mark->last_ns = number(reader, row, "last_ns");
-        mark->bytes = number(reader, row, "bytes");
+        copy_member(reader, row, "name", mark->name, sizeof(mark->name));
+        mark->count = read_count(reader, row, "count");
+        mark->first_ns = read_count(reader, row, "first_ns");
+        mark->last_ns = read_count(reader, row, "last_ns");
+        mark->bytes = read_count(reader, row, "bytes");
         reader->stats->n_marks = (uint32_t)i + 1;
     }
 }
@@ -459,7 +460,7 @@ static uint32_t word_of(const char *word, const char *const *words, unsigned n)
 /* Where and when are out of range for words of a later version: such rows are left out. */
 static void read_findings(struct reader *reader, const json_t *root)
 {
-    const json_t *findings = list(reader, part(reader, root, "guard"), "findings"), *row;
+    const json_t *findings = member_array(reader, part(reader, root, "guard"), "findings"), *row;
     size_t i;
 
     json_array_foreach(findings, i, row)
@@ -474,13 +475,13 @@ static void read_findings(struct reader *reader, const json_t *root)
         finding->when = word_of(text_of(reader, row, "found"), ag_guard_occasion_names, 4);
         finding->device = small_number(reader, row, "device", 0);
         finding->address = strtoull(text_of(reader, row, "address"), NULL, 16);
-        finding->bytes = number(reader, row, "bytes");
+        finding->bytes = read_count(reader, row, "bytes");
         finding->offset = json_integer_value(json_object_get(row, "first_offset"));
-        finding->wrong = number(reader, row, "wrong_bytes");
-        copy_text(reader, row, "allocated_by", finding->allocated_by,
-                  sizeof(finding->allocated_by));
+        finding->wrong = read_count(reader, row, "wrong_bytes");
+        copy_member(reader, row, "allocated_by", finding->allocated_by,
+                    sizeof(finding->allocated_by));
         if (!json_is_null(json_object_get(row, "freed_by")))
-            copy_text(reader, row, "freed_by", finding->freed_by, sizeof(finding->freed_by));
+            copy_member(reader, row, "freed_by", finding->freed_by, sizeof(finding->freed_by));
     }
 }
 
@@ -501,7 +502,7 @@ static void read_launched(struct reader *reader, const json_t *row, struct ag_fi
         into->thread = (int32_t)json_integer_value(json_object_get(launched, "thread"));
         into->is_graph = !strcmp(text_of(reader, launched, "kind"), "graph");
         if (json_object_get(launched, "name"))
-            copy_text(reader, launched, "name", into->name, sizeof(into->name));
+            copy_member(reader, launched, "name", into->name, sizeof(into->name));
         first->n_launched = (uint32_t)i + 1;
     }
 }
@@ -515,8 +516,8 @@ static void read_first_error(struct reader *reader, const json_t *root)
         return;
     first->code = (int32_t)json_integer_value(json_object_get(row, "code"));
     first->thread = (int32_t)json_integer_value(json_object_get(row, "thread"));
-    first->after_ns = number(reader, row, "after_ns");
-    copy_text(reader, row, "call", first->call, sizeof(first->call));
+    first->after_ns = read_count(reader, row, "after_ns");
+    copy_member(reader, row, "call", first->call, sizeof(first->call));
     read_launched(reader, row, first);
     first->claimed = first->used = 1;
 }
@@ -530,9 +531,9 @@ static void read_replay(struct reader *reader, const json_t *root)
     if (!strcmp(state, "on"))
         snprintf(head->replay, sizeof(head->replay), "on");
     else if (!strcmp(state, "unavailable"))
-        copy_text(reader, replay, "reason", head->replay, sizeof(head->replay));
-    reader->stats->eager_ns = number(reader, replay, "eager_ns");
-    reader->stats->replayed_ns = number(reader, replay, "replayed_ns");
+        copy_member(reader, replay, "reason", head->replay, sizeof(head->replay));
+    reader->stats->eager_ns = read_count(reader, replay, "eager_ns");
+    reader->stats->replayed_ns = read_count(reader, replay, "replayed_ns");
     reader->stats->compared_unwaited = truth(reader, replay, "compared_unwaited");
 }
 
@@ -541,7 +542,7 @@ static void read_report(struct reader *reader, const json_t *root, struct ag_mom
     judge_schema(reader, root);
     if (reader->bad)
         return;
-    read_process(reader, root, ret_moment);
+    read_process_member(reader, root, ret_moment);
     read_settings(reader, root);
     read_rules(reader, root);
     read_coverage(reader, root);
@@ -554,16 +555,17 @@ static void read_report(struct reader *reader, const json_t *root, struct ag_mom
     read_replay(reader, root);
     read_counters(reader, root);
     reader->stats->pending_bytes.peak =
-        number(reader, part(reader, root, "frees"), "pending_peak_bytes");
-    reader->stats->cached_peak = number(reader, part(reader, root, "cache"), "peak_bytes");
-    reader->stats->slab_bytes.current = number(reader, part(reader, root, "slabs"), "held_bytes");
-    reader->stats->slab_bytes.peak = number(reader, part(reader, root, "slabs"), "peak_bytes");
+        read_count(reader, part(reader, root, "frees"), "pending_peak_bytes");
+    reader->stats->cached_peak = read_count(reader, part(reader, root, "cache"), "peak_bytes");
+    reader->stats->slab_bytes.current =
+        read_count(reader, part(reader, root, "slabs"), "held_bytes");
+    reader->stats->slab_bytes.peak = read_count(reader, part(reader, root, "slabs"), "peak_bytes");
 }
 
 /* ---- who held memory, and who waited ------------------------------------------------------- */
 
 /* Where the copy of the text stands; 0 when there is no room. `n` bytes with its NUL. */
-static uint32_t add_text(struct ag_holders *holders, const char *text, size_t n)
+static uint32_t add_holders_text(struct ag_holders *holders, const char *text, size_t n)
 {
     uint32_t at = holders->n_text;
 
@@ -576,7 +578,7 @@ static uint32_t add_text(struct ag_holders *holders, const char *text, size_t n)
 
 static void read_modules(struct reader *reader, const json_t *root, struct ag_holders *holders)
 {
-    const json_t *modules = list(reader, root, "modules"), *row;
+    const json_t *modules = member_array(reader, root, "modules"), *row;
     size_t i;
 
     json_array_foreach(modules, i, row)
@@ -586,9 +588,9 @@ static void read_modules(struct reader *reader, const json_t *root, struct ag_ho
         if (i + 1 >= AG_HOLDERS_MODULES)
             break;
         holders->modules[i + 1] = (struct ag_held_module){
-            .base = number(reader, row, "base"),
-            .path = add_text(holders, path, strlen(path) + 1),
-            .build_id = *id ? add_text(holders, id, strlen(id) + 1) : 0,
+            .base = read_count(reader, row, "base"),
+            .path = add_holders_text(holders, path, strlen(path) + 1),
+            .build_id = *id ? add_holders_text(holders, id, strlen(id) + 1) : 0,
         };
         holders->n_modules = (uint32_t)i + 2;
     }
@@ -597,19 +599,19 @@ static void read_modules(struct reader *reader, const json_t *root, struct ag_ho
 static uint64_t read_frame(struct reader *reader, const json_t *frame, struct ag_holders *holders)
 {
     const char *function = text_of(reader, frame, "function"), *file;
-    uint64_t module = number(reader, frame, "module");
+    uint64_t module = read_count(reader, frame, "module");
     uint32_t text;
 
     if (!json_object_get(frame, "function")) {
         if (module >= holders->n_modules)
             fault(reader, "module", "is not in the list");
-        return module << 48 | (number(reader, frame, "offset") & ((1ull << 48) - 1));
+        return module << 48 | (read_count(reader, frame, "offset") & ((1ull << 48) - 1));
     }
     file = text_of(reader, frame, "file");
-    text = add_text(holders, function, strlen(function) + 1);
-    if (!add_text(holders, file, strlen(file) + 1) || !text)
+    text = add_holders_text(holders, function, strlen(function) + 1);
+    if (!add_holders_text(holders, file, strlen(file) + 1) || !text)
         fault(reader, "function", "has no room");
-    return ag_frame_python(text, (uint32_t)number(reader, frame, "line"));
+    return ag_frame_python(text, (uint32_t)read_count(reader, frame, "line"));
 }
 
 static void read_held(struct reader *reader, const json_t *row, const char *key,
@@ -622,10 +624,10 @@ static void read_held(struct reader *reader, const json_t *row, const char *key,
         fault(reader, "blocks", "is not a count");
     else
         ret->blocks = (uint64_t)(n * AG_HOLDERS_ONE + .5);
-    ret->bytes = number(reader, held, "bytes");
+    ret->bytes = read_count(reader, held, "bytes");
 }
 
-static uint8_t kind_of(struct reader *reader, const json_t *row, const char *key)
+static uint8_t read_kind(struct reader *reader, const json_t *row, const char *key)
 {
     uint32_t kind = word_of(text_of(reader, row, key), ag_held_names, AG_N_HELD_KINDS);
 
@@ -638,7 +640,7 @@ static uint8_t kind_of(struct reader *reader, const json_t *row, const char *key
 static void read_frames(struct reader *reader, const json_t *row, struct ag_holders *holders,
                         struct ag_held_stack *stack)
 {
-    const json_t *frames = list(reader, row, "frames"), *frame;
+    const json_t *frames = member_array(reader, row, "frames"), *frame;
     size_t i;
 
     stack->first = holders->n_frames;
@@ -671,21 +673,21 @@ static struct ag_held_stack *take_row(struct ag_holders *holders, uint64_t numbe
 static void read_stacks(struct reader *reader, const json_t *root, struct ag_holders *holders)
 {
     static const char *const keys[AG_N_HELD_WHEN] = {"live", "ever", "peak", "ended", "failed"};
-    const json_t *stacks = list(reader, root, "stacks"), *row;
+    const json_t *stacks = member_array(reader, root, "stacks"), *row;
     size_t i;
 
     json_array_foreach(stacks, i, row)
     {
         bool has_number = json_object_get(row, "number"); /* earlier reports have none */
         struct ag_held_stack *stack =
-            take_row(holders, has_number ? number(reader, row, "number") : holders->n_stacks);
+            take_row(holders, has_number ? read_count(reader, row, "number") : holders->n_stacks);
 
         if (!stack) {
             if (has_number)
                 fault(reader, "number", "is not of one stack alone");
             break;
         }
-        stack->kind = kind_of(reader, row, "kind");
+        stack->kind = read_kind(reader, row, "kind");
         stack->device = (int16_t)small_number(reader, row, "device", -1);
         stack->is_cut = truth(reader, row, "cut");
         for (unsigned when = 0; when < AG_N_HELD_WHEN; when++)
@@ -696,18 +698,18 @@ static void read_stacks(struct reader *reader, const json_t *root, struct ag_hol
 
 static void read_peaks(struct reader *reader, const json_t *root, struct ag_holders *holders)
 {
-    const json_t *peaks = list(reader, root, "peaks"), *row;
+    const json_t *peaks = member_array(reader, root, "peaks"), *row;
     size_t i;
 
     json_array_foreach(peaks, i, row)
     {
-        int kind = kind_of(reader, row, "memory");
+        int kind = read_kind(reader, row, "memory");
         struct ag_held_group *group = &holders->groups[ag_held_group(
             (enum ag_held_kind)kind, small_number(reader, row, "device", 0))];
 
-        group->live = number(reader, row, "live_bytes");
-        group->most = number(reader, row, "most_bytes");
-        group->at_peak = number(reader, row, "peak_bytes");
+        group->live = read_count(reader, row, "live_bytes");
+        group->most = read_count(reader, row, "most_bytes");
+        group->at_peak = read_count(reader, row, "peak_bytes");
     }
 }
 
@@ -717,27 +719,28 @@ static void read_failure(struct reader *reader, const json_t *failure, struct ag
 
     if (!failure)
         return;
-    ret->n = number(reader, failure, "times");
-    ret->bytes = number(reader, failure, "bytes");
-    ret->kind = kind_of(reader, failure, "kind");
+    ret->n = read_count(reader, failure, "times");
+    ret->bytes = read_count(reader, failure, "bytes");
+    ret->kind = read_kind(reader, failure, "kind");
     ret->device = (int16_t)json_integer_value(device);
-    ret->free_bytes = number(reader, failure, "free_bytes");
-    ret->total_bytes = number(reader, failure, "total_bytes");
-    ret->cached_bytes = number(reader, failure, "cached_bytes");
-    ret->pool_reserved = number(reader, failure, "pool_reserved_bytes");
-    ret->pool_used = number(reader, failure, "pool_used_bytes");
+    ret->free_bytes = read_count(reader, failure, "free_bytes");
+    ret->total_bytes = read_count(reader, failure, "total_bytes");
+    ret->cached_bytes = read_count(reader, failure, "cached_bytes");
+    ret->pool_reserved = read_count(reader, failure, "pool_reserved_bytes");
+    ret->pool_used = read_count(reader, failure, "pool_used_bytes");
 }
 
-static void read_holders(struct reader *reader, const json_t *root, struct ag_holders *holders)
+static void read_holders_member(struct reader *reader, const json_t *root,
+                                struct ag_holders *holders)
 {
     if (!root)
         return;
     holders->most_frames = (uint32_t)small_number(reader, root, "most_frames", 0);
-    holders->sample_bytes = number(reader, root, "sample_bytes");
-    holders->lost = number(reader, root, "without_stack");
+    holders->sample_bytes = read_count(reader, root, "sample_bytes");
+    holders->lost = read_count(reader, root, "without_stack");
     /* As if each had been timed, which makes the same estimate. */
-    holders->taken = holders->timed = number(reader, root, "taken");
-    holders->timed_ns = number(reader, root, "taking_ns");
+    holders->taken = holders->timed = read_count(reader, root, "taken");
+    holders->timed_ns = read_count(reader, root, "taking_ns");
     read_peaks(reader, root, holders);
     read_failure(reader, part(reader, root, "failure"), &holders->failure);
     read_modules(reader, root, holders);
@@ -761,11 +764,11 @@ static void read_wait(struct reader *reader, const json_t *row, struct ag_holder
     if (kind == AG_N_WAIT_KINDS) /* of a later version */
         return;
     stack->device = (int16_t)kind;
-    stack->call = add_text(holders, call, strlen(call) + 1);
+    stack->call = add_holders_text(holders, call, strlen(call) + 1);
     stack->is_cut = truth(reader, row, "cut");
-    stack->waited.times = number(reader, row, "times");
-    stack->waited.ns = number(reader, row, "ns");
-    stack->waited.longest_ns = number(reader, row, "longest_ns");
+    stack->waited.times = read_count(reader, row, "times");
+    stack->waited.ns = read_count(reader, row, "ns");
+    stack->waited.longest_ns = read_count(reader, row, "longest_ns");
     read_frames(reader, row, holders, stack);
 }
 
@@ -777,16 +780,16 @@ static void read_waits(struct reader *reader, const json_t *root, struct ag_hold
 
     if (!root)
         return;
-    holders->wait_bound_ns = number(reader, root, "bound_ns");
+    holders->wait_bound_ns = read_count(reader, root, "bound_ns");
     row = part(reader, root, "shorter");
-    holders->short_waits[0].times = number(reader, row, "times");
-    holders->short_waits[0].ns = number(reader, row, "ns");
+    holders->short_waits[0].times = read_count(reader, row, "times");
+    holders->short_waits[0].ns = read_count(reader, row, "ns");
     row = part(reader, root, "without_stack");
-    holders->waits_lost.times = number(reader, row, "times");
-    holders->waits_lost.ns = number(reader, row, "ns");
+    holders->waits_lost.times = read_count(reader, row, "times");
+    holders->waits_lost.ns = read_count(reader, row, "ns");
     if (holders->n_modules == 1) /* else they are those of who held memory */
         read_modules(reader, root, holders);
-    json_array_foreach(list(reader, root, "stacks"), i, row)
+    json_array_foreach(member_array(reader, root, "stacks"), i, row)
     {
         struct ag_held_stack *stack = take_free_row(holders, &at);
 
@@ -796,7 +799,8 @@ static void read_waits(struct reader *reader, const json_t *root, struct ag_hold
 }
 
 /* Who held memory, and who waited. */
-static void read_tables(struct reader *reader, const json_t *root, struct ag_holders *holders)
+static void read_holders_and_waits(struct reader *reader, const json_t *root,
+                                   struct ag_holders *holders)
 {
     const json_t *held = part(reader, root, "holders"), *waits = part(reader, root, "waits");
 
@@ -805,7 +809,7 @@ static void read_tables(struct reader *reader, const json_t *root, struct ag_hol
     memcpy(holders->magic, AG_HOLDERS_MAGIC, sizeof(AG_HOLDERS_MAGIC));
     holders->bytes = sizeof(*holders);
     holders->n_text = holders->n_modules = 1;
-    read_holders(reader, held, holders);
+    read_holders_member(reader, held, holders);
     read_waits(reader, waits, holders);
     if (!reader->bad && !ag_holders_are_sound(holders))
         fault(reader, held ? "holders" : "waits", "are damaged");
@@ -832,7 +836,7 @@ bool stats_from_json(const char *text, size_t length, struct process *process, c
     }
     read_report(&reader, root, &process->moment);
     if (!reader.bad && process->holders)
-        read_tables(&reader, root, process->holders);
+        read_holders_and_waits(&reader, root, process->holders);
     json_delete(root); /* nobody else has it */
     return !reader.bad;
 }

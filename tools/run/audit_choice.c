@@ -56,7 +56,7 @@ static bool script_of(char **arguments, char *script, size_t size)
 }
 
 /* The program's path, and that of its script. False where a line could not name it. */
-static bool line_of(char **argv, char *line, size_t size)
+static bool line_of_program(char **argv, char *line, size_t size)
 {
     char found[PATH_MAX], program[PATH_MAX], script[AG_AUDIT_LINE_MOST] = "";
 
@@ -72,7 +72,7 @@ bool run_choose_audit(char **argv)
 {
     char file[PATH_MAX], line[AG_AUDIT_LINE_MOST], wanted[sizeof(file) + sizeof(line)];
 
-    if (!memory_file(file, sizeof(file)) || !line_of(argv, line, sizeof(line)))
+    if (!memory_file(file, sizeof(file)) || !line_of_program(argv, line, sizeof(line)))
         return false;
     if (ag_audit_memory_has(file, line))
         return true;

@@ -48,7 +48,7 @@ void settings_point_at(const char *text, size_t column)
 }
 
 /* Copies line `number` of the file without its newline, cut at `size`; false when there is none. */
-static bool read_line(const char *path, unsigned long number, char *text, size_t size)
+static bool read_numbered_line(const char *path, unsigned long number, char *text, size_t size)
 {
     FILE *file = fopen(path, "re");
     char *line = NULL;
@@ -66,7 +66,7 @@ static bool read_line(const char *path, unsigned long number, char *text, size_t
 }
 
 /* The value of the variable that a message begins with, or NULL. */
-static const char *value_of(const char *message)
+static const char *variable_value(const char *message)
 {
     char name[64];
 
@@ -87,15 +87,15 @@ static void point_at_place(const char *message)
     while (number > message && number[-1] >= '0' && number[-1] <= '9')
         number--;
     if (number < column && number > message && number[-1] == ':' && path &&
-        read_line(path, strtoul(number, NULL, 10), line, sizeof(line)))
+        read_numbered_line(path, strtoul(number, NULL, 10), line, sizeof(line)))
         text = line;
     else
-        text = value_of(message);
+        text = variable_value(message);
     if (text)
         settings_point_at(text, strtoul(column + strlen(": column "), NULL, 10));
 }
 
-static void tell(enum ag_log_level level, const char *line)
+static void tell_mistake(enum ag_log_level level, const char *line)
 {
     (void)level; /* what the library only warns about is a mistake here */
     command_complain("%s", line);
@@ -133,7 +133,7 @@ size_t settings_check_environment(void)
 {
     n_wrong = 0;
     warn_of_near_names();
-    (void)ag_options_read(environ, &options, tell);
+    (void)ag_options_read(environ, &options, tell_mistake);
     return n_wrong;
 }
 

@@ -53,7 +53,7 @@ static void give_signals_back(const struct sigaction old[N_SIGNALS])
         (void)sigaction(signals[i].number, &old[i], NULL);
 }
 
-static int wait_for(pid_t pid)
+static int wait_for_exit(pid_t pid)
 {
     int status = 0;
 
@@ -75,7 +75,8 @@ static bool has_begun(int told)
 }
 
 /* In the child. What is written to `told`, which an exec closes, says that there was none. */
-__attribute__((noreturn)) static void begin(int (*become)(void *argument), void *argument, int told)
+__attribute__((noreturn)) static void become_child(int (*become)(void *argument), void *argument,
+                                                   int told)
 {
     int status = become(argument);
 
@@ -101,7 +102,7 @@ int child_run(int (*become)(void *argument), void *argument, const char *command
     if (!pid) {
         give_signals_back(old);
         (void)sigprocmask(SIG_SETMASK, &mask, NULL);
-        begin(become, argument, told[1]);
+        become_child(become, argument, told[1]);
     }
     child = pid;
     (void)sigprocmask(SIG_SETMASK, &mask, NULL);
@@ -111,7 +112,7 @@ int child_run(int (*become)(void *argument), void *argument, const char *command
         status = STATUS_FAILED;
     } else {
         *ret_started = has_begun(told[0]);
-        status = wait_for(pid);
+        status = wait_for_exit(pid);
     }
     close(told[0]);
     return status;

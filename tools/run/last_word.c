@@ -56,7 +56,7 @@ static bool was_cut_off(int folder, const char *name)
     return was;
 }
 
-static void say(const struct last_word *word)
+static void say_last_word(const struct last_word *word)
 {
     struct folder_files files = {.folder = ag_record_open_folder(word->counters, false)};
     bool is_auto = !strcmp(word->counters, "auto");
@@ -109,7 +109,7 @@ __attribute__((noreturn)) static void wait_and_say(struct last_word *word, char 
     while (poll(&wait, 1, -1) < 0 && errno == EINTR) {
     }
     if (wait.revents & POLLIN)
-        say(word);
+        say_last_word(word);
     _exit(0);
 }
 
@@ -133,7 +133,7 @@ __attribute__((noreturn)) static void start_from_child(struct last_word *word, c
     _exit(0);
 }
 
-static pid_t start(struct last_word *word, char **argv)
+static pid_t start_program(struct last_word *word, char **argv)
 {
     pid_t child, pid = -1;
     int told[2];
@@ -164,7 +164,7 @@ pid_t last_word_start(char **argv, const char *counters)
     word.ends = (int)syscall(SYS_pidfd_open, word.pid, 0);
     if (word.ends < 0) /* Linux before 5.3 */
         return 0;
-    pid = start(&word, argv);
+    pid = start_program(&word, argv);
     close(word.ends);
     return pid;
 }

@@ -63,7 +63,7 @@ static int refuse_own(const char *setting, const char *path)
     return STATUS_USAGE;
 }
 
-static void keep_files(char **argv)
+static void keep_program_files(char **argv)
 {
     const char *config = getenv("ALLOGRAFT_CONFIG");
     char path[PATH_MAX];
@@ -80,7 +80,7 @@ int outputs_check(char **argv)
 {
     const char *report = settings_report_file(), *trace = settings_trace_file();
 
-    keep_files(argv);
+    keep_program_files(argv);
     if (refuse_own("ALLOGRAFT_STATS", report) || refuse_own("ALLOGRAFT_TRACE", trace))
         return STATUS_USAGE;
     if (*report && !strcmp(report, trace)) {

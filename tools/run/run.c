@@ -43,7 +43,7 @@ static int set_option(const char *key, size_t key_length, const char *value)
 }
 
 /* Joins the rules that are given one by one. The first one replaces the value of RULES. */
-static int add_rule(const char *rule)
+static int join_rule(const char *rule)
 {
     static char *joined;
     char *longer, why[700];
@@ -105,7 +105,7 @@ static int apply_options(const struct command_line *line, struct run_extras *ret
         else if (given->option == OPTION_run_error_exitcode)
             status = take_exitcode(given->value, ret_extras);
         else if (given->option == OPTION_run_rule)
-            status = add_rule(given->value);
+            status = join_rule(given->value);
         else if (given->option == OPTION_run_set)
             status = run_set_pair(given->value);
         else /* a setting by its name */
@@ -302,7 +302,7 @@ int run_prepare(char **argv, struct run_extras extras)
 
 /* ---- jobs that are to fail ----------------------------------------------------------------- */
 
-static int become(void *line_)
+static int become_program(void *line_)
 {
     const struct command_line *line = line_;
 
@@ -347,7 +347,7 @@ static int run_judged(const struct command_line *line, int exitcode)
         command_complain("run: %s: %s", path, strerror(errno));
         status = STATUS_FAILED;
     } else {
-        status = child_run(become, (void *)line, "run", &has_started);
+        status = child_run(become_program, (void *)line, "run", &has_started);
         if (has_started && show_errors(path))
             status = exitcode;
     }
@@ -369,5 +369,5 @@ int command_run(const struct command_line *line)
     (void)unsetenv(AG_ERRORS_VARIABLE); /* of another `allograft run` around this one */
     if (extras.error_exitcode)
         return run_judged(line, extras.error_exitcode);
-    return become((void *)line);
+    return become_program((void *)line);
 }

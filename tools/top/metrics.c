@@ -122,7 +122,7 @@ static double is_broken(const struct process *process)
     return process->stats->first_error.used != 0;
 }
 
-static double is_idle(const struct process *process)
+static double redirects_nothing(const struct process *process)
 {
     return *process->stats->head.trouble != '\0';
 }
@@ -149,7 +149,7 @@ static const struct plain plains[] = {
     {"sticky_error", "gauge", NULL,
      "1 after a call returned an error that every later one returns.", is_broken},
     {"not_redirecting", "gauge", NULL, "1 where nothing can be redirected in this process.",
-     is_idle},
+     redirects_nothing},
 };
 
 /* One number of each process, device and placement. */
@@ -159,8 +159,8 @@ struct placed {
     bool is_time;
 };
 
-static const struct ag_place_stats *place_of(const struct ag_stats *stats, unsigned row,
-                                             unsigned place)
+static const struct ag_place_stats *place_stats(const struct ag_stats *stats, unsigned row,
+                                                unsigned place)
 {
     return &stats->slots[0].places[row][place];
 }
@@ -190,32 +190,32 @@ static const struct of_device of_devices[] = {
 
 static double allocs(const struct ag_stats *stats, unsigned row, unsigned place)
 {
-    return (double)place_of(stats, row, place)->allocs;
+    return (double)place_stats(stats, row, place)->allocs;
 }
 
 static double frees(const struct ag_stats *stats, unsigned row, unsigned place)
 {
-    return (double)place_of(stats, row, place)->frees;
+    return (double)place_stats(stats, row, place)->frees;
 }
 
-static double failed(const struct ag_stats *stats, unsigned row, unsigned place)
+static double failed_calls(const struct ag_stats *stats, unsigned row, unsigned place)
 {
-    return (double)place_of(stats, row, place)->failed;
+    return (double)place_stats(stats, row, place)->failed;
 }
 
 static double alloc_bytes(const struct ag_stats *stats, unsigned row, unsigned place)
 {
-    return (double)place_of(stats, row, place)->alloc_bytes;
+    return (double)place_stats(stats, row, place)->alloc_bytes;
 }
 
 static double alloc_s(const struct ag_stats *stats, unsigned row, unsigned place)
 {
-    return (double)place_of(stats, row, place)->alloc_ticks / 1e9;
+    return (double)place_stats(stats, row, place)->alloc_ticks / 1e9;
 }
 
 static double free_s(const struct ag_stats *stats, unsigned row, unsigned place)
 {
-    return (double)place_of(stats, row, place)->free_ticks / 1e9;
+    return (double)place_stats(stats, row, place)->free_ticks / 1e9;
 }
 
 static const struct placed placeds[] = {
@@ -224,7 +224,7 @@ static const struct placed placeds[] = {
      false},
     {"allocations", "counter", NULL, "Allocations.", allocs, false},
     {"frees", "counter", NULL, "Frees.", frees, false},
-    {"failed_allocations", "counter", NULL, "Allocations that failed.", failed, false},
+    {"failed_allocations", "counter", NULL, "Allocations that failed.", failed_calls, false},
     {"allocated_bytes", "counter", "bytes", "Memory that was allocated.", alloc_bytes, false},
     {"allocation_seconds", "counter", "seconds", "Time in allocations.", alloc_s, true},
     {"free_seconds", "counter", "seconds", "Time in frees.", free_s, true},
@@ -258,9 +258,9 @@ static void add_plain(struct ag_text *text, const struct metrics_processes *proc
 }
 
 /* Was anything ever asked for there? */
-static bool is_used(const struct ag_stats *stats, unsigned row, unsigned place)
+static bool is_place_used(const struct ag_stats *stats, unsigned row, unsigned place)
 {
-    return place_of(stats, row, place)->allocs || place_of(stats, row, place)->failed;
+    return place_stats(stats, row, place)->allocs || place_stats(stats, row, place)->failed;
 }
 
 static void add_placed_of(struct ag_text *text, const struct metrics_process *process,
@@ -270,7 +270,7 @@ static void add_placed_of(struct ag_text *text, const struct metrics_process *pr
 
     for (unsigned row = 0; row < AG_STATS_DEVICES; row++) {
         for (unsigned place = 0; place < AG_N_PLACEMENTS; place++) {
-            if (!is_used(stats, row, place))
+            if (!is_place_used(stats, row, place))
                 continue;
             begin_sample(text, family->name, family->type, process);
             ag_text_add(text, ",device=\"%u\",placement=\"%s\"", row, ag_placement_names[place]);
@@ -309,7 +309,7 @@ static void add_of_devices(struct ag_text *text, const struct metrics_processes 
 
 /* The counters of the report, by the names that they have in its JSON. Most of a process are 0, and
  * left out. */
-static void add_counters(struct ag_text *text, const struct metrics_processes *processes)
+static void add_counter_family(struct ag_text *text, const struct metrics_processes *processes)
 {
     add_family(text, "counter", "counter", NULL,
                "The counters of the JSON report that are not 0, by their groups and names there.");
@@ -340,7 +340,7 @@ bool metrics_render(const struct folders *folders, struct ag_text *text)
             add_placed(text, &processes, &placeds[i]);
         for (size_t i = 0; i < sizeof(of_devices) / sizeof(of_devices[0]); i++)
             add_of_devices(text, &processes, &of_devices[i]);
-        add_counters(text, &processes);
+        add_counter_family(text, &processes);
         ag_text_add(text, "# EOF\n");
     }
     metrics_finish(&processes);

@@ -77,7 +77,8 @@ static enum MHD_Result queue(struct MHD_Connection *connection, unsigned status,
     return result;
 }
 
-static enum MHD_Result say(struct MHD_Connection *connection, unsigned status, const char *line)
+static enum MHD_Result answer_line(struct MHD_Connection *connection, unsigned status,
+                                   const char *line)
 {
     return queue(connection, status,
                  mhd.MHD_create_response_from_buffer(strlen(line), (void *)(uintptr_t)line,
@@ -85,25 +86,27 @@ static enum MHD_Result say(struct MHD_Connection *connection, unsigned status, c
 }
 
 /* A thread of the library calls it, for one connection at a time. */
-static enum MHD_Result answer(void *data, struct MHD_Connection *connection, const char *url,
-                              const char *method, const char *version, const char *upload,
-                              size_t *upload_size, void **state) /* NOLINT: their type */
+static enum MHD_Result answer_connection(void *data, struct MHD_Connection *connection,
+                                         const char *url, const char *method, const char *version,
+                                         const char *upload, size_t *upload_size,
+                                         void **state) /* NOLINT: their type */
 {
     struct MHD_Response *response;
 
     (void)version, (void)upload, (void)upload_size, (void)state;
     if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 && strcmp(method, MHD_HTTP_METHOD_HEAD) != 0)
-        return say(connection, MHD_HTTP_METHOD_NOT_ALLOWED, "only GET and HEAD\n");
+        return answer_line(connection, MHD_HTTP_METHOD_NOT_ALLOWED, "only GET and HEAD\n");
     if (strcmp(url, "/metrics") != 0)
-        return say(connection, MHD_HTTP_NOT_FOUND, "the metrics are at /metrics\n");
+        return answer_line(connection, MHD_HTTP_NOT_FOUND, "the metrics are at /metrics\n");
     response = metrics_of(data);
     if (!response)
-        return say(connection, MHD_HTTP_INTERNAL_SERVER_ERROR, "the counters cannot be read\n");
+        return answer_line(connection, MHD_HTTP_INTERNAL_SERVER_ERROR,
+                           "the counters cannot be read\n");
     return queue(connection, MHD_HTTP_OK, response);
 }
 
-static struct MHD_Daemon *start(const struct metrics *metrics,
-                                const struct metrics_address *address)
+static struct MHD_Daemon *start_daemon(const struct metrics *metrics,
+                                       const struct metrics_address *address)
 {
     struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons(address->port)};
     struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_port = htons(address->port)};
@@ -113,7 +116,7 @@ static struct MHD_Daemon *start(const struct metrics *metrics,
     memcpy(&v6.sin6_addr, address->bytes, sizeof(v6.sin6_addr));
     return mhd.MHD_start_daemon(
         MHD_USE_INTERNAL_POLLING_THREAD | (address->is_v6 ? MHD_USE_DUAL_STACK : 0), address->port,
-        NULL, NULL, answer, (void *)(uintptr_t)metrics, MHD_OPTION_SOCK_ADDR, where,
+        NULL, NULL, answer_connection, (void *)(uintptr_t)metrics, MHD_OPTION_SOCK_ADDR, where,
         MHD_OPTION_CONNECTION_TIMEOUT, 10u, MHD_OPTION_CONNECTION_LIMIT, 64u, MHD_OPTION_END);
 }
 
@@ -130,7 +133,7 @@ int metrics_serve(const struct metrics *metrics, const struct metrics_address *a
     sigaddset(&ends, SIGINT);
     sigaddset(&ends, SIGTERM);
     (void)pthread_sigmask(SIG_BLOCK, &ends, NULL); /* of the library's thread, too */
-    daemon = start(metrics, address);
+    daemon = start_daemon(metrics, address);
     if (!daemon) {
         command_complain("top: --prometheus=%s: port %u cannot be listened on: %s", metrics->where,
                          address->port, strerror(errno));

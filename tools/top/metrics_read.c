@@ -65,7 +65,7 @@ static unsigned free_slot(const struct metrics_processes *processes, const bool 
     return slot;
 }
 
-static void remember(const struct metrics_processes *processes)
+static void remember_seats(const struct metrics_processes *processes)
 {
     struct seat *list = calloc(processes->n + 1, sizeof(*list));
 
@@ -79,7 +79,7 @@ static void remember(const struct metrics_processes *processes)
     seats = (struct seats){list, list ? processes->n : 0};
 }
 
-static bool number(struct metrics_processes *processes)
+static bool number_processes(struct metrics_processes *processes)
 {
     bool *has_slot = calloc(processes->n + 1, sizeof(*has_slot));
     bool *taken = calloc(processes->n + 1, sizeof(*taken));
@@ -94,7 +94,7 @@ static bool number(struct metrics_processes *processes)
         has_slot[i] = true;
     }
     if (good)
-        remember(processes);
+        remember_seats(processes);
     free(has_slot);
     free(taken);
     return good;
@@ -114,7 +114,7 @@ static bool is_listed(const struct metrics_processes *processes, const struct ag
     return false;
 }
 
-static bool take(int folder, const char *name, struct metrics_processes *processes)
+static bool read_next_process(int folder, const char *name, struct metrics_processes *processes)
 {
     struct metrics_process *list =
         list_grow(processes->list, processes->n, &processes->capacity, sizeof(*list));
@@ -145,7 +145,7 @@ static bool read_folder(int folder, struct metrics_processes *processes)
     bool good = folder_list(&files, 0, true) == STATUS_OK;
 
     for (size_t i = 0; good && i < files.n; i++)
-        good = take(folder, files.names[i], processes);
+        good = read_next_process(folder, files.names[i], processes);
     free(files.names);
     return good;
 }
@@ -157,7 +157,7 @@ bool metrics_read(const struct folders *folders, struct metrics_processes *ret)
     *ret = (struct metrics_processes){.n = 0};
     for (size_t i = 0; good && i < folders->n; i++)
         good = read_folder(folders->list[i], ret);
-    return good && number(ret);
+    return good && number_processes(ret);
 }
 
 void metrics_finish(struct metrics_processes *processes)

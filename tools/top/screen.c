@@ -28,7 +28,7 @@ static struct sigaction actions_before[N_WATCHED];
 static sigset_t mask_before;
 static volatile sig_atomic_t came[N_WATCHED];
 
-static void note(int signal)
+static void note_signal(int signal)
 {
     for (size_t i = 0; i < N_WATCHED; i++) {
         if (watched[i] == signal)
@@ -36,7 +36,7 @@ static void note(int signal)
     }
 }
 
-static bool put(const char *bytes, size_t n)
+static bool write_terminal(const char *bytes, size_t n)
 {
     while (n) {
         ssize_t written = ag_text_write_bytes(STDOUT_FILENO, bytes, n);
@@ -59,18 +59,18 @@ static void enter_screen(void)
     mode.c_cc[VMIN] = 0;
     mode.c_cc[VTIME] = 0;
     (void)tcsetattr(STDIN_FILENO, TCSAFLUSH, &mode);
-    (void)put(enter, strlen(enter));
+    (void)write_terminal(enter, strlen(enter));
 }
 
 static void leave_screen(void)
 {
-    (void)put(leave, strlen(leave));
+    (void)write_terminal(leave, strlen(leave));
     (void)tcsetattr(STDIN_FILENO, TCSAFLUSH, &before);
 }
 
 bool screen_begin(void)
 {
-    struct sigaction action = {.sa_handler = note};
+    struct sigaction action = {.sa_handler = note_signal};
     sigset_t blocked;
 
     if (!isatty(STDOUT_FILENO) || tcgetattr(STDIN_FILENO, &before))
@@ -116,13 +116,13 @@ bool screen_show(const struct ag_text *text)
     if (length)
         length--;
     ag_text_add(&page, "%s%.*s%s", home, (int)length, text->data ? text->data : "", rest);
-    good = !page.truncated && put(page.data, page.length);
+    good = !page.truncated && write_terminal(page.data, page.length);
     ag_text_finish(&page);
     return good;
 }
 
 /* Stops the process as SIGTSTP does by default; the shell has the terminal meanwhile. */
-static void stop(void)
+static void stop_process(void)
 {
     leave_screen();
     (void)kill(getpid(), SIGSTOP);
@@ -138,7 +138,7 @@ static enum screen_event take_flags(void)
             continue;
         came[i] = 0;
         if (watched[i] == SIGTSTP)
-            stop();
+            stop_process();
         if (watched[i] != SIGTSTP && watched[i] != SIGWINCH)
             return SCREEN_QUIT;
         event = SCREEN_RESIZED;

@@ -68,7 +68,7 @@ static int show_once(int folder, const struct options *options)
     return status;
 }
 
-static bool show_page(const struct top_table *table)
+static bool show_screen(const struct top_table *table)
 {
     struct ag_text text = {0};
     unsigned columns, lines;
@@ -96,7 +96,7 @@ static int open_folder(const struct options *options, int *ret)
 }
 
 /* Reads the next table; *table has the last one. */
-static bool look(const struct options *options, struct top_table *table)
+static bool read_next_table(const struct options *options, struct top_table *table)
 {
     struct top_table next = {0};
     int folder;
@@ -120,9 +120,9 @@ static void show_always(const struct options *options)
     enum screen_event event = SCREEN_TIME;
 
     while (event != SCREEN_QUIT) {
-        if (event == SCREEN_TIME && !look(options, &table))
+        if (event == SCREEN_TIME && !read_next_table(options, &table))
             break;
-        if (!show_page(&table))
+        if (!show_screen(&table))
             break;
         event = screen_wait(options->interval);
     }
@@ -144,7 +144,7 @@ static int take_interval(const char *word, struct options *options)
     return STATUS_USAGE;
 }
 
-static int take_words(const struct command_line *line, struct options *options)
+static int read_top_words(const struct command_line *line, struct options *options)
 {
     options->folder = line->words[0];
     for (size_t i = 0; i < line->n_given; i++) {
@@ -211,7 +211,7 @@ int command_top(const struct command_line *line)
     struct options options = {.interval = 1};
     int folder, status;
 
-    if (take_words(line, &options))
+    if (read_top_words(line, &options))
         return STATUS_USAGE;
     if (options.holders)
         return holders_show(options.holders);

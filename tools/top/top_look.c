@@ -9,7 +9,7 @@
 #include "tools/base/folder.h"
 #include "tools/top/top.h"
 
-static struct top_counts counts_of(const struct process *process)
+static struct top_counts counts_of_process(const struct process *process)
 {
     struct top_counts counts = {.ns = ag_clock_ns()};
 
@@ -27,7 +27,7 @@ static struct top_counts counts_of(const struct process *process)
     return counts;
 }
 
-static void fill(struct top_row *row, struct process *process)
+static void fill_row(struct top_row *row, struct process *process)
 {
     const struct ag_stats *stats = process->stats;
 
@@ -40,7 +40,7 @@ static void fill(struct top_row *row, struct process *process)
     row->before.ns = stats->head.started_ns;
     process_make_plain(process);
     row->elapsed_ns = process_elapsed_ns(process);
-    row->now = counts_of(process);
+    row->now = counts_of_process(process);
     row->cache_hits = process_counter(process, AG_STAT_CACHE_HIT);
     row->cache_misses = process_counter(process, AG_STAT_CACHE_MISS);
     row->peak_all = ag_sum_peaks(stats);
@@ -54,7 +54,7 @@ static void fill(struct top_row *row, struct process *process)
     }
 }
 
-static void remember(struct top_row *row, const struct top_table *before)
+static void remember_before(struct top_row *row, const struct top_table *before)
 {
     for (size_t i = 0; before && i < before->n; i++) {
         if (!strcmp(before->rows[i].file, row->file))
@@ -85,8 +85,8 @@ static int by_importance(const void *a, const void *b)
 }
 
 /* A file that cannot be read was removed meanwhile, or belongs to somebody else. */
-static void look_at(int folder, const char *name, const struct top_table *before,
-                    struct top_table *table)
+static void look_at_file(int folder, const char *name, const struct top_table *before,
+                         struct top_table *table)
 {
     struct top_row *row = &table->rows[table->n];
     struct process process;
@@ -98,9 +98,9 @@ static void look_at(int folder, const char *name, const struct top_table *before
     }
     memset(row, 0, sizeof(*row));
     memcpy(row->file, name, strlen(name) + 1);
-    fill(row, &process);
+    fill_row(row, &process);
     process_finish(&process);
-    remember(row, before);
+    remember_before(row, before);
     table->n++;
 }
 
@@ -112,7 +112,7 @@ bool top_look(int folder, const struct top_table *before, struct top_table *ret)
     *ret = (struct top_table){.rows = calloc(files.n + 1, sizeof(*ret->rows))};
     good = good && ret->rows;
     for (size_t i = 0; good && i < files.n; i++)
-        look_at(folder, files.names[i], before, ret);
+        look_at_file(folder, files.names[i], before, ret);
     if (good)
         qsort(ret->rows, ret->n, sizeof(*ret->rows), by_importance);
     free(files.names);

@@ -74,7 +74,7 @@ static const struct {
     [TIME] = {"time", 10, 3},         [HOST] = {"on", 16, 2},
 };
 
-static bool is_left(enum column column)
+static bool is_left_aligned(enum column column)
 {
     return column == PROGRAM || column == STATE || column == HOST;
 }
@@ -151,7 +151,7 @@ static void cell_of(char *cell, size_t size, const struct top_row *row, enum col
 /* ---- lines --------------------------------------------------------------------------------- */
 
 /* Chooses the columns that fit. */
-static void choose(bool shown[N_COLUMNS], unsigned columns)
+static void choose_columns(bool shown[N_COLUMNS], unsigned columns)
 {
     unsigned used = 0;
 
@@ -165,7 +165,7 @@ static void choose(bool shown[N_COLUMNS], unsigned columns)
 }
 
 /* The number of bytes of a text that fit into `width` columns, one for each character. */
-static int cut(const char *text, unsigned width)
+static int cut_to_width(const char *text, unsigned width)
 {
     size_t at = 0;
 
@@ -188,8 +188,8 @@ static unsigned length_of(const char *text)
     return n;
 }
 
-static void add_line(struct ag_text *text, const struct top_row *row, const bool shown[N_COLUMNS],
-                     const char *line_end)
+static void add_top_line(struct ag_text *text, const struct top_row *row,
+                         const bool shown[N_COLUMNS], const char *line_end)
 {
     bool first = true;
 
@@ -206,18 +206,18 @@ static void add_line(struct ag_text *text, const struct top_row *row, const bool
         else
             snprintf(cell, sizeof(cell), "%s", columns_of[column].title);
         width = columns_of[column].width;
-        cell[cut(cell, width)] = '\0';
+        cell[cut_to_width(cell, width)] = '\0';
         length = length_of(cell);
         ag_text_add(text, "%s%*s%s%*s", first ? "" : " ",
-                    is_left(column) ? 0 : (int)(width - length), "", cell,
-                    is_left(column) ? (int)(width - length) : 0, "");
+                    is_left_aligned(column) ? 0 : (int)(width - length), "", cell,
+                    is_left_aligned(column) ? (int)(width - length) : 0, "");
         first = false;
     }
     ag_text_add(text, "%s", line_end);
 }
 
-static void add_title(struct ag_text *text, const struct top_table *table, unsigned columns,
-                      const char *line_end)
+static void add_table_title(struct ag_text *text, const struct top_table *table, unsigned columns,
+                            const char *line_end)
 {
     char title[160], memory[32];
     unsigned n_running = 0, n_simulated = 0;
@@ -236,7 +236,7 @@ static void add_title(struct ag_text *text, const struct top_table *table, unsig
     if (n_simulated)
         snprintf(title + strlen(title), sizeof(title) - strlen(title),
                  ", %u simulated: times mean nothing", n_simulated);
-    ag_text_add(text, "%.*s%s", cut(title, columns), title, line_end);
+    ag_text_add(text, "%.*s%s", cut_to_width(title, columns), title, line_end);
 }
 
 void top_render(struct ag_text *text, const struct top_table *table, unsigned columns,
@@ -244,17 +244,17 @@ void top_render(struct ag_text *text, const struct top_table *table, unsigned co
 {
     bool shown[N_COLUMNS];
 
-    choose(shown, columns);
-    add_title(text, table, columns, line_end);
+    choose_columns(shown, columns);
+    add_table_title(text, table, columns, line_end);
     if (lines != 1)
-        add_line(text, NULL, shown, line_end);
+        add_top_line(text, NULL, shown, line_end);
     for (size_t i = 0; i < table->n && (!lines || i + 2 < lines); i++)
-        add_line(text, &table->rows[i], shown, line_end);
+        add_top_line(text, &table->rows[i], shown, line_end);
 }
 
 /* ---- JSON ---------------------------------------------------------------------------------- */
 
-static void emit_row(struct ag_emitter *json, const struct top_row *row)
+static void emit_top_row(struct ag_emitter *json, const struct top_row *row)
 {
     ag_emit_object(json, NULL);
     ag_emit_raw(json, "pid", "%d", row->pid);
@@ -299,7 +299,7 @@ void top_render_json(struct ag_text *text, const struct top_table *table)
     ag_emit_array(&json, "processes");
     for (size_t i = 0; i < table->n; i++) {
         ag_emit_line(&json, 1);
-        emit_row(&json, &table->rows[i]);
+        emit_top_row(&json, &table->rows[i]);
     }
     ag_emit_end(&json);
     ag_emit_end(&json);

@@ -118,7 +118,7 @@ static GElf_Addr first_page(Elf *elf)
     return first == ~(GElf_Addr)0 ? 0 : first;
 }
 
-static bool find_module(struct debug_lines *lines, const char *path)
+static bool report_module(struct debug_lines *lines, const char *path)
 {
     GElf_Addr bias = 0;
     Dwarf_Addr unused;
@@ -141,7 +141,7 @@ struct debug_lines *debug_lines_open(const char *path)
 {
     struct debug_lines *lines = calloc(1, sizeof(*lines));
 
-    if (lines && debug_lines_available() && find_module(lines, path))
+    if (lines && debug_lines_available() && report_module(lines, path))
         return lines;
     debug_lines_close(lines);
     return NULL;
@@ -162,7 +162,7 @@ static bool is_function(Dwarf_Die *scope)
 }
 
 /* As the linker knows it, so that C++ names are complete; else as the source has it. */
-static void take_name(Dwarf_Die *scope, struct ag_frame_name *ret)
+static void copy_name(Dwarf_Die *scope, struct ag_frame_name *ret)
 {
     Dwarf_Attribute attribute;
     const char *name = NULL;
@@ -174,7 +174,7 @@ static void take_name(Dwarf_Die *scope, struct ag_frame_name *ret)
     snprintf(ret->function, sizeof(ret->function), "%s", name ? name : "");
 }
 
-static void take_line(const char *file, int line, struct ag_frame_name *ret)
+static void copy_line(const char *file, int line, struct ag_frame_name *ret)
 {
     snprintf(ret->file, sizeof(ret->file), "%s", file ? file : "");
     ret->line = line > 0 ? (uint32_t)line : 0;
@@ -192,7 +192,7 @@ static void take_call(Dwarf_Die *unit, Dwarf_Die *scope, struct ag_frame_name *r
         dw.dwarf_formudata(dw.dwarf_attr(scope, DW_AT_call_line, &attribute), &line) ||
         dw.dwarf_getsrcfiles(unit, &files, &n))
         return;
-    take_line(dw.dwarf_filesrc(files, file, NULL, NULL), (int)line, ret);
+    copy_line(dw.dwarf_filesrc(files, file, NULL, NULL), (int)line, ret);
 }
 
 /* The scopes around the address, innermost first: first those that the innermost is in by its
@@ -221,11 +221,11 @@ unsigned debug_lines_find(struct debug_lines *lines, uint64_t offset, struct ag_
     const char *file = line ? dw.dwfl_lineinfo(line, NULL, &number, NULL, NULL, NULL) : NULL;
     unsigned found = 0;
 
-    take_line(file, number, ret);
+    copy_line(file, number, ret);
     for (int i = 0; i < n && found < most; i++) {
         if (!is_function(&scopes[i]))
             continue;
-        take_name(&scopes[i], &ret[found++]);
+        copy_name(&scopes[i], &ret[found++]);
         if (dw.dwarf_tag(&scopes[i]) == DW_TAG_subprogram)
             break;
         if (found < most)

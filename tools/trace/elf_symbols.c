@@ -44,8 +44,8 @@ bool elf_is_one(const struct elf_file *file)
 
 /* ---- build-id ---- */
 
-static void id_in_notes(const struct elf_file *file, const Elf64_Phdr *segment, char *digits,
-                        size_t capacity)
+static void id_in_segment(const struct elf_file *file, const Elf64_Phdr *segment, char *digits,
+                          size_t capacity)
 {
     uint64_t at = segment->p_offset, end;
     Elf64_Nhdr note;
@@ -78,7 +78,7 @@ void elf_build_id(const struct elf_file *file, char *digits, size_t capacity)
         return;
     for (unsigned i = 0; i < header.e_phnum && !*digits; i++) {
         if (entry(file, header.e_phoff, i, &segment, sizeof(segment)) && segment.p_type == PT_NOTE)
-            id_in_notes(file, &segment, digits, capacity);
+            id_in_segment(file, &segment, digits, capacity);
     }
 }
 

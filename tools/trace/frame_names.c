@@ -55,7 +55,7 @@ const char *frame_names_mismatch(const char *build_id, const char *id_of_file)
 /* ---- modules ------------------------------------------------------------------------------- */
 
 /* Checked before opening: the path comes from a report, and opening a device may have effects. */
-static const char *map_file(const char *path, struct mapping *ret)
+static const char *map_file_of_module(const char *path, struct mapping *ret)
 {
     struct stat st;
     int fd = -1;
@@ -72,7 +72,7 @@ static const char *map_file(const char *path, struct mapping *ret)
 
 static const char *open_module(struct module *module, const char *path, const char *build_id)
 {
-    const char *fault = map_file(path, &module->mapping);
+    const char *fault = map_file_of_module(path, &module->mapping);
     struct elf_file file = {module->mapping.bytes, module->mapping.n};
     char id[96];
 
@@ -87,8 +87,8 @@ static const char *open_module(struct module *module, const char *path, const ch
     return fault;
 }
 
-static struct module *module_of(struct frame_namer *namer, const struct ag_holders *holders,
-                                unsigned number)
+static struct module *opened_module(struct frame_namer *namer, const struct ag_holders *holders,
+                                    unsigned number)
 {
     struct module *module = &namer->modules[number];
     const struct ag_held_module *row = &holders->modules[number];
@@ -149,7 +149,7 @@ unsigned frame_names(void *namer_, const struct ag_holders *holders, uint64_t fr
     if (!most || !number || !offset)
         return 0;
     memset(ret, 0, most * sizeof(*ret));
-    module = module_of(namer, holders, number);
+    module = opened_module(namer, holders, number);
     if (module->lines)
         n = debug_lines_find(module->lines, offset - 1, ret, most);
     if (!n && module->fault)

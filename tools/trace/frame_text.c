@@ -9,7 +9,7 @@
 
 /* ---- frames -------------------------------------------------------------------------------- */
 
-static const char *file_name(const char *path)
+static const char *last_component(const char *path)
 {
     const char *slash = strrchr(path, '/');
 
@@ -34,12 +34,12 @@ static void name_native(const struct ag_holders *holders, uint64_t frame,
     if (name && *name->function)
         snprintf(ret->name, sizeof(ret->name), "%s", name->function);
     else
-        snprintf(ret->name, sizeof(ret->name), "%.200s+0x%llx", file_name(path),
+        snprintf(ret->name, sizeof(ret->name), "%.200s+0x%llx", last_component(path),
                  (unsigned long long)(frame & ((1ull << 48) - 1)));
     if (name && *name->file)
         snprintf(ret->place, sizeof(ret->place), "%s:%u", name->file, name->line);
     else
-        snprintf(ret->place, sizeof(ret->place), "%.500s", file_name(path));
+        snprintf(ret->place, sizeof(ret->place), "%.500s", last_component(path));
 }
 
 /* Is the file one of those that are installed for programs to use: a shared library in such a
@@ -54,7 +54,7 @@ static bool is_of_library(const char *path, bool is_python)
         if (strstr(path, folders[i]))
             return true;
     }
-    return is_python ? !strncmp(path, "<frozen ", 8) : !strncmp(file_name(path), "python", 6);
+    return is_python ? !strncmp(path, "<frozen ", 8) : !strncmp(last_component(path), "python", 6);
 }
 
 bool frame_is_of_library(const struct ag_holders *holders, uint64_t frame)

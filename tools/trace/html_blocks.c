@@ -53,7 +53,7 @@ static void rise(struct largest *largest)
         swap(&blocks[at], &blocks[(at - 1) / 2]);
 }
 
-static void offer(struct largest *largest, const struct drawn *block)
+static void offer_block(struct largest *largest, const struct drawn *block)
 {
     largest->of++;
     if (largest->n < MOST) {
@@ -65,37 +65,37 @@ static void offer(struct largest *largest, const struct drawn *block)
     }
 }
 
-static void take(const struct trace_state *state, void *data)
+static void offer_freed(const struct trace_state *state, void *data)
 {
     const struct trace_event *event = &state->event;
 
     if (state->known && event->kind != AG_TRACE_MOVED)
-        offer(data, &(struct drawn){.from_ns = state->allocated_ns,
-                                    .to_ns = event->began_ns,
-                                    .size = state->size,
-                                    .caller = state->caller,
-                                    .stack = state->stack,
-                                    .module = state->module});
+        offer_block(data, &(struct drawn){.from_ns = state->allocated_ns,
+                                          .to_ns = event->began_ns,
+                                          .size = state->size,
+                                          .caller = state->caller,
+                                          .stack = state->stack,
+                                          .module = state->module});
 }
 
 static bool find_largest(const struct trace *trace, struct largest *largest)
 {
     struct trace_block *left = NULL;
-    bool good = trace_walk(trace, AG_TRACE_NO_DEVICE, take, largest);
+    bool good = trace_walk(trace, AG_TRACE_NO_DEVICE, offer_freed, largest);
     long n = good ? trace_left(trace, AG_TRACE_NO_DEVICE, &left) : -1;
 
     for (long i = 0; i < n; i++)
-        offer(largest, &(struct drawn){.from_ns = left[i].allocated_ns,
-                                       .to_ns = UINT64_MAX,
-                                       .size = left[i].size,
-                                       .caller = left[i].caller,
-                                       .stack = left[i].stack,
-                                       .module = left[i].module});
+        offer_block(largest, &(struct drawn){.from_ns = left[i].allocated_ns,
+                                             .to_ns = UINT64_MAX,
+                                             .size = left[i].size,
+                                             .caller = left[i].caller,
+                                             .stack = left[i].stack,
+                                             .module = left[i].module});
     free(left);
     return n >= 0;
 }
 
-static int by_time(const void *a, const void *b)
+static int by_begin(const void *a, const void *b)
 {
     const struct drawn *x = a, *y = b;
 
@@ -148,8 +148,9 @@ static size_t find_stacks(struct largest *largest, const struct ag_holders_view 
     return n;
 }
 
-static void add_sites(struct ag_text *text, const struct trace *trace,
-                      const struct trace_site *sites, const struct site_name *functions, size_t n)
+static void add_block_sites(struct ag_text *text, const struct trace *trace,
+                            const struct trace_site *sites, const struct site_name *functions,
+                            size_t n)
 {
     char name[512], whole[sizeof(name) + SITE_NAME_BYTES + 2];
 
@@ -202,9 +203,9 @@ bool html_add_blocks(struct ag_text *text, const struct trace *trace,
         size_t n = find_sites(largest, sites);
 
         site_names(trace, sites, n, functions);
-        add_sites(text, trace, sites, functions, n);
+        add_block_sites(text, trace, sites, functions, n);
         add_stacks(text, largest, stacks);
-        qsort(largest->blocks, largest->n, sizeof(*largest->blocks), by_time);
+        qsort(largest->blocks, largest->n, sizeof(*largest->blocks), by_begin);
         ag_text_add(text, "\"of\":%llu,\n\"blocks\":[", (unsigned long long)largest->of);
         for (size_t i = 0; i < largest->n; i++)
             add_block(text, &largest->blocks[i], !i);

@@ -41,7 +41,7 @@ static const char *colour_of(unsigned place)
 
 /* ---- collecting ---------------------------------------------------------------------------- */
 
-static size_t part_at(const struct timeline *line, uint64_t ns)
+static size_t timeline_part(const struct timeline *line, uint64_t ns)
 {
     double share = line->length_ns && ns > line->begin_ns
                        ? (double)(ns - line->begin_ns) / (double)line->length_ns
@@ -65,11 +65,11 @@ static void count_stream(struct timeline *line, uint64_t stream, size_t part)
     }
 }
 
-static void take(const struct trace_state *state, void *data)
+static void add_event(const struct trace_state *state, void *data)
 {
     const struct trace_event *event = &state->event;
     struct timeline *line = data;
-    size_t part = part_at(line, event->began_ns);
+    size_t part = timeline_part(line, event->began_ns);
 
     count_stream(line, event->stream, part);
     line->counts[LAUNCHED][part] += event->kind == AG_TRACE_REPLAY;
@@ -143,7 +143,7 @@ static const char *const count_names[N_COUNTS] = {"graphs launched",
                                                   "segments submitted one by one", "flushes"};
 static const char *const count_colours[N_COUNTS] = {"c2", "c4", "c5"};
 
-static void add_count(struct ag_text *text, const struct timeline *line, enum count which)
+static void add_count_chart(struct ag_text *text, const struct timeline *line, enum count which)
 {
     uint64_t most = 0, sum = 0;
     char number[32], label[64];
@@ -203,8 +203,8 @@ static void add_seconds(struct ag_text *text, uint64_t ns)
                 (unsigned long long)(ns % 1000000000u));
 }
 
-static void add_times(struct ag_text *text, const struct timeline *line,
-                      const struct thin_point *points, long n)
+static void add_time_axis(struct ag_text *text, const struct timeline *line,
+                          const struct thin_point *points, long n)
 {
     ag_text_add(text, "\"time\":[");
     add_seconds(text, line->begin_ns);
@@ -274,7 +274,7 @@ static bool add_chart(struct ag_text *text, const struct trace *trace,
         return false;
     ag_text_add(text, "<script type=\"application/json\">{\"id\":\"p%d-%llu\",",
                 trace_info(trace)->pid, (unsigned long long)line->begin_ns);
-    add_times(text, line, points, n);
+    add_time_axis(text, line, points, n);
     ag_text_add(text, ",\n\"series\":[");
     begin_values(text, "all memory", "c0", true);
     add_values(text, points, n, -1);
@@ -295,7 +295,7 @@ static bool add_chart(struct ag_text *text, const struct trace *trace,
 
 /* ---- the table ----------------------------------------------------------------------------- */
 
-static void add_row(struct ag_text *text, const struct timeline *line, unsigned row)
+static void add_part_row(struct ag_text *text, const struct timeline *line, unsigned row)
 {
     size_t begin = row * N_PARTS / N_ROWS, end = (row + 1) * N_PARTS / N_ROWS;
     char number[32];
@@ -325,7 +325,8 @@ static void add_row(struct ag_text *text, const struct timeline *line, unsigned 
     ag_text_add(text, "</tr>\n");
 }
 
-static void add_table(struct ag_text *text, const struct trace *trace, const struct timeline *line)
+static void add_parts_table(struct ag_text *text, const struct trace *trace,
+                            const struct timeline *line)
 {
     static const char *const heads[N_COUNTS] = {"graphs", "one by one", "flushes"};
 
@@ -345,7 +346,7 @@ static void add_table(struct ag_text *text, const struct trace *trace, const str
     }
     ag_text_add(text, "</tr></thead>\n<tbody>\n");
     for (unsigned row = 0; row < N_ROWS; row++)
-        add_row(text, line, row);
+        add_part_row(text, line, row);
     ag_text_add(text, "</tbody>\n</table>\n</details>\n");
 }
 
@@ -382,7 +383,8 @@ static void add_peak(struct ag_text *text, const struct trace *trace, const stru
 
 /* ---- call sites ---------------------------------------------------------------------------- */
 
-static void add_sites(struct ag_text *text, const struct trace *trace, const struct timeline *line)
+static void add_site_rows(struct ag_text *text, const struct trace *trace,
+                          const struct timeline *line)
 {
     struct trace_site sites[MOST_SITES];
     long n = trace_sites(trace, AG_TRACE_NO_DEVICE, MOST_SITES, sites);
@@ -426,7 +428,7 @@ static void add_note(struct ag_text *text, const struct trace_info *info)
     ag_text_add(text, ". Times count from the start of the process.</p>\n");
 }
 
-static bool is_empty(const struct timeline *line)
+static bool is_empty_timeline(const struct timeline *line)
 {
     uint64_t sum = line->n_allocs + line->peak + line->streams[0].n;
 
@@ -447,12 +449,12 @@ static bool add_body(struct ag_text *text, const struct trace *trace,
     for (unsigned place = 0; place < AG_TRACE_N_PLACES; place++)
         add_level(text, trace, line, place);
     for (unsigned which = 0; which < N_COUNTS; which++)
-        add_count(text, line, which);
+        add_count_chart(text, line, which);
     add_axis(text, line);
     ag_text_add(text, "</div></div>\n");
     add_peak(text, trace, line);
-    add_table(text, trace, line);
-    add_sites(text, trace, line);
+    add_parts_table(text, trace, line);
+    add_site_rows(text, trace, line);
     return good;
 }
 
@@ -468,12 +470,12 @@ bool html_add_trace(struct ag_text *text, const struct trace *trace,
     line->begin_ns = info->opened_ns;
     line->length_ns = info->last_ns > info->opened_ns ? info->last_ns - info->opened_ns : 0;
     good = trace_memory(trace, AG_TRACE_NO_DEVICE, N_PARTS, line->buckets) &&
-           trace_walk(trace, AG_TRACE_NO_DEVICE, take, line);
+           trace_walk(trace, AG_TRACE_NO_DEVICE, add_event, line);
     if (good) {
         find_most(line);
         html_fold_begin(text, place, "Memory over time", info->rank, info->pid);
         add_note(text, info);
-        if (is_empty(line))
+        if (is_empty_timeline(line))
             ag_text_add(text,
                         "<p>Nothing was allocated, launched in graphs, or done on a stream.</p>\n");
         else

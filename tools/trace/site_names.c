@@ -21,7 +21,7 @@
 
 /* ---- one name ---- */
 
-static void take(struct site_name *ret, const char *name)
+static void copy_printable(struct site_name *ret, const char *name)
 {
     size_t n = strnlen(name, sizeof(ret->text) - 1);
 
@@ -49,7 +49,7 @@ static bool map_module(const char *path, struct mapping *ret)
     return mapping.bytes;
 }
 
-static const char *find_in(const struct elf_file *file, const char *build_id, uint64_t offset)
+static const char *find_function(const struct elf_file *file, const char *build_id, uint64_t offset)
 {
     const char *name;
     char id[96];
@@ -78,17 +78,18 @@ static void name_site(const struct trace *trace, const struct trace_site *site,
     if (!site->caller)
         return;
     if (!base || site->caller <= base) {
-        take(ret, "(no symbol: the code is not in a file)");
+        copy_printable(ret, "(no symbol: the code is not in a file)");
         return;
     }
     if (!map_module(trace_text(trace, AG_TRACE_TEXT_MODULE, site->module), &mapping)) {
-        take(ret, "(no symbol: the file cannot be read here)");
+        copy_printable(ret, "(no symbol: the file cannot be read here)");
         return;
     }
     file = (struct elf_file){mapping.bytes, mapping.n};
-    take(ret, find_in(&file, trace_module_build_id(trace, site->module), site->caller - base));
+    copy_printable(
+        ret, find_function(&file, trace_module_build_id(trace, site->module), site->caller - base));
     if (mapping_is_torn(&mapping))
-        take(ret, "(no symbol: the file has changed since)");
+        copy_printable(ret, "(no symbol: the file has changed since)");
     mapping_end(&mapping);
 }
 
@@ -147,7 +148,7 @@ static void demangle(struct site_name *names, size_t n)
         line = said;
         for (size_t i = 0; i < n_asked && (end = strchr(line, '\n')); i++, line = end + 1) {
             *end = '\0';
-            take(asked[i], line);
+            copy_printable(asked[i], line);
         }
     }
     free(said);

@@ -13,7 +13,7 @@ struct thinning {
     uint64_t begin_ns, length_ns, order;
 };
 
-static size_t part_at(const struct thinning *thinning, uint64_t ns)
+static size_t thinning_part(const struct thinning *thinning, uint64_t ns)
 {
     double share = thinning->length_ns && ns > thinning->begin_ns
                        ? (double)(ns - thinning->begin_ns) / (double)thinning->length_ns
@@ -22,7 +22,7 @@ static size_t part_at(const struct thinning *thinning, uint64_t ns)
     return share < 1 ? (size_t)(share * (double)thinning->n_parts) : thinning->n_parts - 1;
 }
 
-static void take(const struct trace_state *state, void *data)
+static void thin_event(const struct trace_state *state, void *data)
 {
     const struct trace_event *event = &state->event;
     bool is_alloc = event->kind == AG_TRACE_ALLOC || event->kind == AG_TRACE_ALLOC_ASYNC;
@@ -35,7 +35,7 @@ static void take(const struct trace_state *state, void *data)
     point.ns = event->began_ns + (is_alloc ? event->duration_ns : 0);
     point.order = thinning->order++;
     memcpy(point.level, state->level, sizeof(point.level));
-    part = thinning->parts[part_at(thinning, point.ns)];
+    part = thinning->parts[thinning_part(thinning, point.ns)];
     if (!part[FIRST].is_kept)
         part[FIRST] = point;
     part[LAST] = point;
@@ -80,7 +80,7 @@ long thin_memory(const struct trace *trace, size_t n_parts, struct thin_point **
     if (info->last_ns > info->opened_ns)
         thinning.length_ns = info->last_ns - info->opened_ns;
     thinning.parts = calloc(n_parts, sizeof(*thinning.parts));
-    if (!thinning.parts || !trace_walk(trace, AG_TRACE_NO_DEVICE, take, &thinning)) {
+    if (!thinning.parts || !trace_walk(trace, AG_TRACE_NO_DEVICE, thin_event, &thinning)) {
         free(thinning.parts);
         return -1;
     }

@@ -225,14 +225,14 @@ static uint64_t live_blocks(const struct ag_held_stack *stack, uint64_t bytes)
     return n < bytes ? n : bytes;
 }
 
-static bool is_shown(const struct ag_held_stack *stack)
+static bool is_stack_shown(const struct ag_held_stack *stack)
 {
     uint64_t bytes = live_bytes(stack);
 
     return bytes && bytes < (uint64_t)1 << 48;
 }
 
-static unsigned device_of(const struct ag_held_stack *stack)
+static unsigned device_of_stack(const struct ag_held_stack *stack)
 {
     return stack->device < (int)AG_HELD_DEVICES ? (unsigned)stack->device : AG_HELD_DEVICES - 1;
 }
@@ -244,7 +244,7 @@ static void write_stacks(struct torch_writer *w, const struct ag_holders_view *v
 
     torch_open_frames(w, &list);
     for (uint32_t i = 0; i < n; i++) {
-        if (!is_shown(&view->holders->stacks[i]))
+        if (!is_stack_shown(&view->holders->stacks[i]))
             continue;
         write_stack_frames(w, view, &view->holders->stacks[i]);
         ret_kept[i] = pickle_keep(&w->pickle);
@@ -267,9 +267,9 @@ static unsigned write_live_stacks(struct torch_writer *w, const struct ag_holder
         struct torch_segment segment = {.address = address, .size = live_bytes(stack)};
 
         /* The process goes on: what was shown before may be gone. */
-        if (!kept[i] || !is_shown(stack))
+        if (!kept[i] || !is_stack_shown(stack))
             continue;
-        segment.device = device_of(stack);
+        segment.device = device_of_stack(stack);
         segment.n = live_blocks(stack, segment.size);
         segment.frames = kept[i];
         torch_segment(w, &segment);

@@ -37,7 +37,7 @@ struct naming {
     bool is_made;
 };
 
-static bool make_ready(struct naming *naming)
+static bool open_namer(struct naming *naming)
 {
     if (!naming->is_made) {
         naming->is_made = true;
@@ -49,7 +49,7 @@ static bool make_ready(struct naming *naming)
     return naming->namer && naming->modules;
 }
 
-static uint32_t add_text(struct ag_holders *modules, const char *text)
+static uint32_t add_module_text(struct ag_holders *modules, const char *text)
 {
     size_t n = strlen(text) + 1;
     uint32_t at = modules->n_text;
@@ -62,7 +62,7 @@ static uint32_t add_text(struct ag_holders *modules, const char *text)
 }
 
 /* Where in the module, 0: not known. */
-static uint64_t offset_of(const struct trace *trace, const struct site *site)
+static uint64_t site_offset(const struct trace *trace, const struct site *site)
 {
     uint64_t base = trace_module_base(trace, site->module);
 
@@ -72,17 +72,18 @@ static uint64_t offset_of(const struct trace *trace, const struct site *site)
 static unsigned find_names(const struct trace *trace, struct naming *naming,
                            const struct site *site, struct ag_frame_name *ret)
 {
-    uint64_t offset = offset_of(trace, site);
+    uint64_t offset = site_offset(trace, site);
     struct ag_held_module *module;
     struct ag_holders *modules;
 
-    if (!offset || offset >> 48 || site->module >= AG_HOLDERS_MODULES || !make_ready(naming))
+    if (!offset || offset >> 48 || site->module >= AG_HOLDERS_MODULES || !open_namer(naming))
         return 0;
     modules = naming->modules;
     module = &modules->modules[site->module];
     if (!module->path) {
-        module->path = add_text(modules, trace_text(trace, AG_TRACE_TEXT_MODULE, site->module));
-        module->build_id = add_text(modules, trace_module_build_id(trace, site->module));
+        module->path =
+            add_module_text(modules, trace_text(trace, AG_TRACE_TEXT_MODULE, site->module));
+        module->build_id = add_module_text(modules, trace_module_build_id(trace, site->module));
     }
     return frame_names(naming->namer, modules, (uint64_t)site->module << 48 | offset, ret,
                        MOST_INLINED);
@@ -91,7 +92,7 @@ static unsigned find_names(const struct trace *trace, struct naming *naming,
 static void write_site(struct job *job, struct naming *naming, struct site *site)
 {
     struct ag_frame_name names[MOST_INLINED];
-    uint64_t offset = offset_of(job->trace, site);
+    uint64_t offset = site_offset(job->trace, site);
     struct pickle_list list;
 
     pickle_open_list(&job->w.pickle, &list);
@@ -106,7 +107,7 @@ static void write_site(struct job *job, struct naming *naming, struct site *site
     site->frames = pickle_keep(&job->w.pickle);
 }
 
-static int compare_sites(const void *a, const void *b)
+static int by_module_and_caller(const void *a, const void *b)
 {
     const struct site *one = a, *two = b;
 
@@ -130,11 +131,11 @@ static bool take_sites(struct job *job, int device)
     if (!job->sites)
         return false;
     job->n_sites = (size_t)n;
-    qsort(job->sites, job->n_sites, sizeof(*job->sites), compare_sites);
+    qsort(job->sites, job->n_sites, sizeof(*job->sites), by_module_and_caller);
     return true;
 }
 
-static void write_sites(struct job *job)
+static void write_site_frames(struct job *job)
 {
     struct naming naming = {.namer = NULL};
     struct pickle_list list, none;
@@ -157,7 +158,8 @@ static void write_sites(struct job *job)
 static uint32_t frames_of(const struct job *job, uint16_t module, uint64_t caller)
 {
     const struct site key = {.module = module, .caller = caller};
-    const struct site *site = bsearch(&key, job->sites, job->n_sites, sizeof(key), compare_sites);
+    const struct site *site =
+        bsearch(&key, job->sites, job->n_sites, sizeof(key), by_module_and_caller);
 
     return site ? site->frames : job->no_frames;
 }
@@ -227,7 +229,7 @@ static void write_change(const struct trace_state *state, void *data)
     }
 }
 
-static void find_device(const struct trace_state *state, void *data)
+static void note_device(const struct trace_state *state, void *data)
 {
     const struct trace_event *event = &state->event;
     struct job *job = data;
@@ -274,14 +276,14 @@ bool trace_write_torch(const struct trace *trace, int device, FILE *out)
     const struct trace_info *info = trace_info(trace);
     struct job job = {.trace = trace};
     char about[600];
-    bool good = trace_walk(trace, device, find_device, &job) && take_sites(&job, device);
+    bool good = trace_walk(trace, device, note_device, &job) && take_sites(&job, device);
 
     snprintf(about, sizeof(about), "trace of %s (process %d) on %s, by allograft %s%s%s",
              info->program, info->pid, info->host, info->allograft, info->simulated ? "; " : "",
              info->simulated ? TRACE_SIMULATED : "");
     torch_begin(&job.w, out, about);
     if (good) {
-        write_sites(&job);
+        write_site_frames(&job);
         good = write_segments(&job) && write_traces(&job);
     }
     torch_end(&job.w);

@@ -18,7 +18,7 @@ struct request {
 };
 
 /* The values have been checked against commands.def. */
-static void take_words(const struct command_line *line, struct request *request)
+static void read_trace_words(const struct command_line *line, struct request *request)
 {
     request->file = line->words[0];
     for (size_t i = 0; i < line->n_given; i++) {
@@ -88,7 +88,7 @@ int command_trace(const struct command_line *line)
     char why[256];
     bool good = true;
 
-    take_words(line, &request);
+    read_trace_words(line, &request);
     output_keep_path(request.file);
     if ((request.perfetto.path && output_check(&request.perfetto)) ||
         (request.torch.path && output_check(&request.torch)))

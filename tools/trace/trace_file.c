@@ -96,7 +96,8 @@ static bool is_free(unsigned kind)
 }
 
 /* Adds the text at `bytes`. A NUL in it separates a path from a build-id. */
-static bool add_text(struct trace *trace, const struct ag_trace_event *head, const char *bytes)
+static bool add_text_event(struct trace *trace, const struct ag_trace_event *head,
+                           const char *bytes)
 {
     size_t n = head->size, first = strnlen(bytes, n);
     struct text *list = list_grow(trace->texts, trace->n_texts, &trace->max_texts, sizeof(*list));
@@ -161,7 +162,7 @@ static bool read_units(struct trace *trace)
                 break;
             }
             if (event.code < N_SPACES && event.address < MOST_TEXTS &&
-                !add_text(trace, &event, unit_at(trace, i + 1)))
+                !add_text_event(trace, &event, unit_at(trace, i + 1)))
                 return false;
             i += more;
         } else if (is_of_the_file(event.kind)) {
@@ -221,7 +222,7 @@ static void calibrate(struct trace *trace)
         trace->ns_per_tick = (double)(to->ns - from->ns) / (double)(to->ticks - from->ticks);
 }
 
-static void describe(struct trace *trace)
+static void fill_info(struct trace *trace)
 {
     struct trace_info *info = &trace->info;
     struct ag_trace_header *header = &trace->header;
@@ -271,29 +272,29 @@ static const char *header_problem(struct trace *trace)
     return NULL;
 }
 
-static struct trace *fail(struct trace *trace, char *why, size_t why_size, const char *problem)
+static struct trace *fail_open(struct trace *trace, char *why, size_t why_size, const char *problem)
 {
     snprintf(why, why_size, "%s", problem);
     trace_close(trace);
     return NULL;
 }
 
-static struct trace *read_all(struct trace *trace, char *why, size_t why_size)
+static struct trace *read_trace(struct trace *trace, char *why, size_t why_size)
 {
     const char *problem = header_problem(trace);
 
     if (problem)
-        return fail(trace, why, why_size, problem);
+        return fail_open(trace, why, why_size, problem);
     /* Every text takes a unit and its length in the file, so they fit. */
     trace->text_memory = malloc(trace->n_bytes + 1);
     if (!trace->text_memory || !read_units(trace))
-        return fail(trace, why, why_size, strerror(ENOMEM));
+        return fail_open(trace, why, why_size, strerror(ENOMEM));
     if (trace->n_entries)
         qsort(trace->entries, trace->n_entries, sizeof(trace->entries[0]), compare_entries);
     if (trace->n_texts)
         qsort(trace->texts, trace->n_texts, sizeof(trace->texts[0]), compare_texts);
     calibrate(trace);
-    describe(trace);
+    fill_info(trace);
     return trace;
 }
 
@@ -302,14 +303,14 @@ struct trace *trace_of_bytes(const void *bytes, size_t n, char *why, size_t why_
     struct trace *trace = calloc(1, sizeof(*trace));
 
     if (!trace)
-        return fail(NULL, why, why_size, strerror(ENOMEM));
+        return fail_open(NULL, why, why_size, strerror(ENOMEM));
     trace->bytes = bytes;
     trace->n_bytes = n;
-    return read_all(trace, why, why_size);
+    return read_trace(trace, why, why_size);
 }
 
 /* Maps the file; of a running process, as much as there is now. Returns the problem, or NULL. */
-static const char *map_file(struct trace *trace, int fd)
+static const char *map_trace(struct trace *trace, int fd)
 {
     struct stat st;
     int error;
@@ -333,13 +334,13 @@ struct trace *trace_open(const char *path, char *why, size_t why_size)
     int fd;
 
     if (!trace)
-        return fail(NULL, why, why_size, strerror(ENOMEM));
+        return fail_open(NULL, why, why_size, strerror(ENOMEM));
     fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
-        return fail(trace, why, why_size, strerror(errno));
-    problem = map_file(trace, fd);
+        return fail_open(trace, why, why_size, strerror(errno));
+    problem = map_trace(trace, fd);
     close(fd);
-    return problem ? fail(trace, why, why_size, problem) : read_all(trace, why, why_size);
+    return problem ? fail_open(trace, why, why_size, problem) : read_trace(trace, why, why_size);
 }
 
 void trace_close(struct trace *trace)
@@ -465,7 +466,7 @@ static struct block *find_block(const struct blocks *blocks, uint64_t address)
     }
 }
 
-static bool make_room(struct blocks *blocks)
+static bool grow_blocks(struct blocks *blocks)
 {
     struct blocks larger = {NULL, 64, 0};
 
@@ -501,7 +502,7 @@ static void subtract(struct walk *walk, const struct block *block)
     walk->state.total -= block->size;
 }
 
-static void add(struct walk *walk, const struct block *block)
+static void add_to_levels(struct walk *walk, const struct block *block)
 {
     walk->state.level[block->place] += block->size;
     walk->state.total += block->size;
@@ -514,7 +515,7 @@ static bool allocated(struct walk *walk, const struct trace_event *event)
     walk->n_allocs++;
     if (!event->address)
         return true;
-    if (!make_room(&walk->blocks))
+    if (!grow_blocks(&walk->blocks))
         return false;
     block = find_block(&walk->blocks, event->address);
     if (!block->address)
@@ -532,7 +533,7 @@ static bool allocated(struct walk *walk, const struct trace_event *event)
         .module = event->module,
         .place = event->placement,
     };
-    add(walk, block);
+    add_to_levels(walk, block);
     return true;
 }
 
@@ -554,7 +555,7 @@ static void take_stack(struct walk *walk, const struct trace_event *event)
         block->stack = event->code;
 }
 
-static void released(struct walk *walk, const struct trace_event *event)
+static void release_block(struct walk *walk, const struct trace_event *event)
 {
     struct trace_state *state = &walk->state;
     struct block *block = live_block(walk, event);
@@ -571,7 +572,7 @@ static void released(struct walk *walk, const struct trace_event *event)
     subtract(walk, block);
     if (event->kind == AG_TRACE_MOVED) {
         block->place = event->placement;
-        add(walk, block);
+        add_to_levels(walk, block);
         return;
     }
     state->temporary = block->number == walk->n_allocs;
@@ -597,7 +598,7 @@ static bool walk_all(const struct trace *trace, int device,
         if (is_alloc(event.kind))
             good = allocated(&walk, &event);
         else if (is_free(event.kind) || event.kind == AG_TRACE_MOVED)
-            released(&walk, &event);
+            release_block(&walk, &event);
         else if (event.kind == AG_TRACE_STACK)
             take_stack(&walk, &event);
         walk.state.event = event;
@@ -782,7 +783,7 @@ static void count_site(const struct trace_state *state, void *data)
     site->bytes += event->size;
 }
 
-static int compare_sites(const void *a, const void *b)
+static int by_bytes_and_caller(const void *a, const void *b)
 {
     const struct trace_site *one = a, *two = b;
 
@@ -804,7 +805,7 @@ long trace_sites(const struct trace *trace, int device, size_t most, struct trac
             sites.list[n++] = sites.list[i];
     }
     if (n)
-        qsort(sites.list, n, sizeof(*sites.list), compare_sites);
+        qsort(sites.list, n, sizeof(*sites.list), by_bytes_and_caller);
     n = n < most ? n : most;
     if (n)
         memcpy(ret_sites, sites.list, n * sizeof(*ret_sites));

@@ -188,7 +188,7 @@ static void write_instant(struct writer *w, const char *category, const char *fi
             event->device);
 }
 
-static void write_memory(struct writer *w, const struct trace_state *state)
+static void write_memory_event(struct writer *w, const struct trace_state *state)
 {
     const struct trace_event *event = &state->event;
     bool alloc = event->kind == AG_TRACE_ALLOC || event->kind == AG_TRACE_ALLOC_ASYNC;
@@ -255,7 +255,7 @@ static void write_one(const struct trace_state *state, void *data)
     case AG_TRACE_STACK: /* of another event */
         break;
     default:
-        write_memory(w, state);
+        write_memory_event(w, state);
     }
 }
 

@@ -105,7 +105,7 @@ struct shown {
 };
 
 /* Copies a text of the file, with '?' for control characters, which must not reach a terminal. */
-static const char *show(struct shown *ret, const char *text)
+static const char *show_printable(struct shown *ret, const char *text)
 {
     size_t n = strnlen(text, sizeof(ret->text) - 1);
 
@@ -126,11 +126,11 @@ static void write_head(const struct trace *trace, FILE *out)
     struct shown program, host, version;
     char length[32], begin[32];
 
-    fprintf(out, "trace of %s (process %d", show(&program, info->program), info->pid);
+    fprintf(out, "trace of %s (process %d", show_printable(&program, info->program), info->pid);
     if (info->rank >= 0)
         fprintf(out, ", rank %d", info->rank);
-    fprintf(out, ") on %s, by allograft %s\n", show(&host, info->host),
-            show(&version, info->allograft));
+    fprintf(out, ") on %s, by allograft %s\n", show_printable(&host, info->host),
+            show_printable(&version, info->allograft));
     fprintf(out, "  %llu events in %s, from %s after the process began; %s%s\n",
             (unsigned long long)info->n_events,
             ag_text_duration(length, sizeof(length), (double)(info->last_ns - info->opened_ns)),
@@ -158,7 +158,7 @@ static void write_kinds(const struct trace *trace, FILE *out)
     }
 }
 
-static void write_memory(const struct trace *trace, const struct sums *sums, FILE *out)
+static void write_memory_rows(const struct trace *trace, const struct sums *sums, FILE *out)
 {
     char bytes[32], peak[32], end[32], when[32];
     struct shown place;
@@ -171,7 +171,8 @@ static void write_memory(const struct trace *trace, const struct sums *sums, FIL
         if (!sums->places[i].n_allocs && !sums->places[i].peak)
             continue;
         fprintf(out, "    %-10.10s %10llu %10llu %10llu %12s %12s %11s\n",
-                show(&place, trace_place(trace, i)), (unsigned long long)sums->places[i].n_allocs,
+                show_printable(&place, trace_place(trace, i)),
+                (unsigned long long)sums->places[i].n_allocs,
                 (unsigned long long)sums->places[i].n_frees,
                 (unsigned long long)sums->places[i].n_temporary,
                 ag_text_size(bytes, sizeof(bytes), sums->places[i].bytes),
@@ -224,13 +225,14 @@ static void write_reasons(const struct trace *trace, const struct sums *sums, bo
                     steps ? "steps under memory pressure" : "why withheld work went out");
         fprintf(
             out, "    %-52s %14llu\n",
-            show(&reason, trace_text(trace, steps ? AG_TRACE_TEXT_STEP : AG_TRACE_TEXT_FLUSH, i)),
+            show_printable(&reason,
+                           trace_text(trace, steps ? AG_TRACE_TEXT_STEP : AG_TRACE_TEXT_FLUSH, i)),
             (unsigned long long)sums->reasons[steps][i]);
         any = true;
     }
 }
 
-static bool write_sites(const struct trace *trace, int device, FILE *out)
+static bool write_site_rows(const struct trace *trace, int device, FILE *out)
 {
     struct trace_site sites[MOST_SITES];
     long n = trace_sites(trace, device, MOST_SITES, sites);
@@ -246,8 +248,8 @@ static bool write_sites(const struct trace *trace, int device, FILE *out)
         fprintf(out, "  %10llu %10llu %12s   %s%s%s\n", (unsigned long long)sites[i].n_allocs,
                 (unsigned long long)sites[i].n_temporary,
                 ag_text_size(bytes, sizeof(bytes), sites[i].bytes),
-                show(&place,
-                     trace_site_name(trace, sites[i].module, sites[i].caller, name, sizeof(name))),
+                show_printable(&place, trace_site_name(trace, sites[i].module, sites[i].caller,
+                                                       name, sizeof(name))),
                 *functions[i].text ? " " : "", functions[i].text);
     return n >= 0;
 }
@@ -271,7 +273,7 @@ static bool write_time_line(const struct trace *trace, int device, const struct 
 
         if (!most)
             continue;
-        fprintf(out, "    %-10.10s |", show(&place, trace_place(trace, i)));
+        fprintf(out, "    %-10.10s |", show_printable(&place, trace_place(trace, i)));
         for (unsigned j = 0; j < COLUMNS; j++) {
             double part = (double)buckets[j].most[i] / (double)most;
 
@@ -290,11 +292,11 @@ bool trace_write_summary(const struct trace *trace, int device, FILE *out)
     if (good) {
         write_head(trace, out);
         write_kinds(trace, out);
-        write_memory(trace, sums, out);
+        write_memory_rows(trace, sums, out);
         write_other_sums(trace, sums, out);
         write_reasons(trace, sums, false, out);
         write_reasons(trace, sums, true, out);
-        good = write_sites(trace, device, out) && write_time_line(trace, device, sums, out);
+        good = write_site_rows(trace, device, out) && write_time_line(trace, device, sums, out);
     }
     free(sums);
     return good;

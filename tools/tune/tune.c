@@ -51,7 +51,7 @@ static bool unused;    /* nothing of the program used CUDA */
 
 static volatile sig_atomic_t stopped;
 
-static void stop(int signal)
+static void note_stop(int signal)
 {
     (void)signal;
     stopped = 1;
@@ -83,7 +83,7 @@ static int refuse_times(int status)
 }
 
 /* The other values have been checked against commands.def. */
-static int take_words(const struct command_line *line)
+static int read_tune_words(const struct command_line *line)
 {
     int status = STATUS_OK;
 
@@ -147,7 +147,7 @@ static void show_progress(unsigned done, unsigned all, uint64_t began, const cha
 }
 
 /* Runs the program as it is once more, to learn which lines are always the same. */
-static bool learn(void)
+static bool learn_same_lines(void)
 {
     static const char *const none[] = {NULL};
     struct tune_run run;
@@ -169,7 +169,7 @@ static const char *fault_of(const struct tune_run *run)
     if (run->status != options.output.status)
         return WIFSIGNALED(run->status) ? "ended by a signal" : "different exit status";
     for (unsigned i = 0; i < MOST_DOUBTS && tune_output_differs(&options.output, &run->text); i++) {
-        if (!learn())
+        if (!learn_same_lines())
             break;
     }
     return !stopped && tune_output_differs(&options.output, &run->text) ? "DIFFERENT OUTPUT" : NULL;
@@ -327,7 +327,7 @@ static void peak_text(char *text, size_t capacity, const struct trial *trial)
         snprintf(text, capacity, "-");
 }
 
-static void show_settings(FILE *out, const struct trial *trial, const char *separator)
+static void show_trial_settings(FILE *out, const struct trial *trial, const char *separator)
 {
     for (unsigned i = 0; trial->settings[i]; i++)
         fprintf(out, "%s%s", i ? separator : "", trial->settings[i]);
@@ -364,7 +364,7 @@ static struct tune_verdict verdict_of(unsigned best)
     return verdict;
 }
 
-static const char *line_of(const struct ag_text *text)
+static const char *text_or_empty(const struct ag_text *text)
 {
     return text->data ? text->data : "";
 }
@@ -373,8 +373,8 @@ static void show_verdict(unsigned best)
 {
     struct tune_verdict verdict = verdict_of(best);
 
-    printf("gained:    %s\nheld back: %s\ntry:       %s\n\n", line_of(&verdict.gained),
-           line_of(&verdict.held_back), line_of(&verdict.to_try));
+    printf("gained:    %s\nheld back: %s\ntry:       %s\n\n", text_or_empty(&verdict.gained),
+           text_or_empty(&verdict.held_back), text_or_empty(&verdict.to_try));
     tune_verdict_finish(&verdict);
 }
 
@@ -406,7 +406,7 @@ static void show_table(unsigned best, unsigned passes)
         printf("%s\n", note);
     if (best) {
         printf("\nIn a file for ALLOGRAFT_CONFIG (--write FILE):\n  ");
-        show_settings(stdout, &trials[best], "\n  ");
+        show_trial_settings(stdout, &trials[best], "\n  ");
         printf("\n");
     }
 }
@@ -416,9 +416,9 @@ static void add_verdict_json(struct ag_emitter *json, unsigned best)
     struct tune_verdict verdict = verdict_of(best);
 
     ag_emit_object(json, "verdict");
-    ag_emit_string(json, "gained", line_of(&verdict.gained));
-    ag_emit_string(json, "held_back", line_of(&verdict.held_back));
-    ag_emit_string(json, "try", line_of(&verdict.to_try));
+    ag_emit_string(json, "gained", text_or_empty(&verdict.gained));
+    ag_emit_string(json, "held_back", text_or_empty(&verdict.held_back));
+    ag_emit_string(json, "try", text_or_empty(&verdict.to_try));
     ag_emit_end(json);
     tune_verdict_finish(&verdict);
 }
@@ -448,7 +448,7 @@ static void add_trial_json(struct ag_emitter *json, const struct trial *trial)
     ag_emit_end(json);
 }
 
-static void show_json(unsigned best, unsigned passes)
+static void show_trials_json(unsigned best, unsigned passes)
 {
     struct ag_text text = {0};
     struct ag_emitter json = {.text = &text};
@@ -519,7 +519,7 @@ static void add_trial(struct ag_text *text, unsigned i, unsigned best, double mo
 }
 
 /* Adds the card's heading and the text above the bars. */
-static void begin_card(struct ag_text *text, unsigned best)
+static void begin_trials_card(struct ag_text *text, unsigned best)
 {
     html_card_begin(text, true, simulated ? "Peak device memory" : "Time of a run", NULL);
     ag_text_add(
@@ -552,7 +552,7 @@ static int write_html(unsigned best)
     }
     ag_text_add(&text, "</code></p>\n</header>\n%s<div class=\"cards\">\n",
                 simulated ? "<ul class=\"warnings\">\n<li>" SIMULATED "</li>\n</ul>\n" : "");
-    begin_card(&text, best);
+    begin_trials_card(&text, best);
     for (unsigned i = 0; i < N_TRIALS; i++)
         add_trial(&text, i, best, (double)most);
     html_bars_end(&text);
@@ -596,10 +596,10 @@ static int check_outputs(void)
 
 int command_tune(const struct command_line *line)
 {
-    const struct sigaction action = {.sa_handler = stop}, old_action = {.sa_handler = SIG_DFL};
+    const struct sigaction action = {.sa_handler = note_stop}, old_action = {.sa_handler = SIG_DFL};
     char library[PATH_MAX], driver[PATH_MAX + 64];
     unsigned best, passes;
-    int status = take_words(line);
+    int status = read_tune_words(line);
 
     if (status)
         return status;
@@ -620,7 +620,7 @@ int command_tune(const struct command_line *line)
     if (unused) /* what looks better is so by chance */
         best = 0;
     if (options.json)
-        show_json(best, passes);
+        show_trials_json(best, passes);
     else
         show_table(best, passes);
     if (options.write.path)

@@ -7,7 +7,7 @@
 #define CHANCE 0.02 /* runs differ by that much anyway; a better trial must exceed it */
 #define ABOUT  0.01 /* a trial must exceed that to be better than a simpler one */
 
-static int by_time(const void *a, const void *b)
+static int by_duration(const void *a, const void *b)
 {
     uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
 
@@ -23,7 +23,7 @@ static void summarise(struct trial *trial)
     if (!n)
         return;
     memcpy(sorted, trial->times_ns, n * sizeof(sorted[0]));
-    qsort(sorted, n, sizeof(sorted[0]), by_time);
+    qsort(sorted, n, sizeof(sorted[0]), by_duration);
     trial->median_ns = n % 2 ? sorted[n / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2;
     trial->spread_ns = n == 1 ? trial->median_ns / 8 : (sorted[n - 1 - n / 4] - sorted[n / 4]) / 2;
 }

@@ -63,7 +63,7 @@ bool tune_reports_time(const char *line, size_t n)
 
 /* ---- the output of one run ---- */
 
-static bool add_line(struct tune_text *text, uint64_t hash)
+static bool add_line_hash(struct tune_text *text, uint64_t hash)
 {
     void *lines = list_grow(text->lines, text->n, &text->room, sizeof(*text->lines));
 
@@ -95,12 +95,12 @@ bool tune_text_read(int fd, bool whole, struct tune_text *ret)
         if (whole)
             hash = ag_hash_bytes(hash, line, (size_t)n);
         else
-            read = add_line(ret, tune_reports_time(line, (size_t)n)
-                                     ? LEFT_OUT
-                                     : ag_hash_bytes(AG_HASH_FNV, line, (size_t)n) | 1);
+            read = add_line_hash(ret, tune_reports_time(line, (size_t)n)
+                                          ? LEFT_OUT
+                                          : ag_hash_bytes(AG_HASH_FNV, line, (size_t)n) | 1);
     }
     if (whole)
-        read = add_line(ret, hash | 1);
+        read = add_line_hash(ret, hash | 1);
     read = read && !ferror(file);
     free(line);
     (void)fclose(file);

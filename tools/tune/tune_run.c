@@ -24,7 +24,7 @@
 
 /* What the devices gave at the most, which is what a setting costs: what the program had, what was
  * kept for later, and the most that its own pools held. */
-static uint64_t peak_of(const struct process *process)
+static uint64_t peak_memory_of(const struct process *process)
 {
     uint64_t peak = ag_sum_all_given(process->stats);
 
@@ -53,7 +53,7 @@ static void read_reports(const char *path, struct tune_run *ret)
         ret->n_reports++;
         if (process_read(dirfd(folder), entry->d_name, &process))
             continue;
-        ret->peak_bytes += peak_of(&process);
+        ret->peak_bytes += peak_memory_of(&process);
         ret->simulated |= process.stats->head.simulated != 0;
         process_finish(&process);
     }
@@ -165,7 +165,7 @@ static void exec_program(char **argv, const char *library, const char *const *se
 }
 
 /* Waits for the child, and kills it when it takes too long. */
-static int wait_for(pid_t child, uint64_t timeout_ns, bool *ret_timed_out)
+static int wait_or_kill(pid_t child, uint64_t timeout_ns, bool *ret_timed_out)
 {
     uint64_t deadline = ag_clock_ns() + timeout_ns;
     int status = 0;
@@ -198,7 +198,7 @@ static bool run_in(const char *folder, char **argv, const char *library,
     if (!child)
         exec_program(argv, library, settings, stats, out, err);
     if (child > 0) {
-        ret->status = wait_for(child, timeout_ns, &ret->timed_out);
+        ret->status = wait_or_kill(child, timeout_ns, &ret->timed_out);
         ret->ns = ag_clock_ns() - began;
         ret->has_output = tune_text_read(out, false, &ret->text);
         last_line(err, ret->complaint, sizeof(ret->complaint));

@@ -19,7 +19,7 @@ static void add_word(struct ag_text *text, const char *word)
     ag_text_add(text, "'");
 }
 
-static void add_settings(struct ag_text *text, const struct trial *trial)
+static void add_trial_settings(struct ag_text *text, const struct trial *trial)
 {
     for (unsigned i = 0; trial->settings[i]; i++)
         ag_text_add(text, "%s%s", i ? " " : "", trial->settings[i]);
@@ -73,7 +73,7 @@ static void say_remedy(struct ag_text *text, const struct tune_result *result)
     unsigned more = result->runs * 3 < TUNE_MOST_RUNS ? result->runs * 3 : TUNE_MOST_RUNS;
 
     if (result->best) {
-        add_settings(text, &result->trials[result->best]);
+        add_trial_settings(text, &result->trials[result->best]);
         ag_text_add(text, " allograft run --");
         for (unsigned i = 0; result->argv[i]; i++)
             add_word(text, result->argv[i]);
