@@ -12,7 +12,7 @@ enum {
     STATUS_NOT_FOUND = 127,
 };
 
-/* Prints one line on stderr, "allograft: " in front and a newline behind. */
+/* Prints one line on stderr, "allograft: " in front and a newline after. */
 void command_complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #endif

@@ -196,7 +196,7 @@ void html_end(struct ag_text *text, bool has_charts)
 
 #define HEADING "<h2 id=\"" /* found again for the contents: texts of others have no such thing */
 
-/* With an id of its letters and digits, and of the number unless that is 0. */
+/* Adds a heading, with an id of its letters and digits, and of the number unless that is 0. */
 static void add_heading(struct ag_text *text, const char *heading, unsigned number)
 {
     ag_text_add(text, HEADING);

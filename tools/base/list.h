@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-/* Makes room for one more element behind the `n` of a list, whose capacity doubles when it is full.
+/* Makes room for one more element after the `n` of a list, whose capacity doubles when it is full.
  * Returns the list, which may have moved; NULL, with the list as it was, when memory runs out. */
 static inline void *list_grow(void *list, size_t n, size_t *capacity, size_t each)
 {

@@ -99,7 +99,7 @@ bool mapping_is_torn(const struct mapping *mapping)
 {
     struct stat st;
 
-    /* Within the last page, bytes behind the end of a file read as zeros without a signal. */
+    /* Within the last page, bytes after the end of a file read as zeros without a signal. */
     return mapping->bytes &&
            (slots[mapping->slot].torn || fstat(mapping->fd, &st) || st.st_size < (off_t)mapping->n);
 }

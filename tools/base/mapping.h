@@ -14,7 +14,7 @@ struct mapping {
     int slot;
 };
 
-/* Maps the regular file behind fd, which stays the caller's. Returns 0 or -errno; -EMFILE when too
+/* Maps the regular file of fd, which stays the caller's. Returns 0 or -errno; -EMFILE when too
  * many files are mapped at once. */
 int mapping_begin(struct mapping *ret, int fd);
 /* Was the file truncated while it was mapped? */

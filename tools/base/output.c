@@ -265,13 +265,13 @@ int output_check(struct output *output)
 /* ---- the temporary file -------------------------------------------------------------------- */
 
 static const int ending_signals[] = {SIGHUP, SIGINT, SIGTERM};
-static char *volatile left_behind; /* the name of a file that is not whole */
+static char *volatile unfinished; /* the name of a file that is not whole */
 
 /* Removes the temporary file when the user interrupts the command. */
 static void tidy_and_end(int signal)
 {
-    if (left_behind)
-        (void)unlink(left_behind);
+    if (unfinished)
+        (void)unlink(unfinished);
     (void)raise(signal); /* SA_RESETHAND: this now ends the process */
 }
 
@@ -335,7 +335,7 @@ static void drop_beside(struct output *output)
     if (*output->beside)
         (void)unlink(output->beside);
     *output->beside = '\0';
-    left_behind = NULL;
+    unfinished = NULL;
     handle_signals(false);
     errno = error;
 }
@@ -351,7 +351,7 @@ static int open_beside(struct output *output)
     sigfillset(&all);
     (void)sigprocmask(SIG_BLOCK, &all, &before);
     fd = create_beside(output, there ? 0600 : 0666);
-    left_behind = output->beside;
+    unfinished = output->beside;
     (void)sigprocmask(SIG_SETMASK, &before, NULL);
     if (fd >= 0 && (!there || copy_owner_and_mode(fd, &old)))
         output->file = fdopen(fd, "w");

@@ -25,7 +25,7 @@ void pickle_text(struct pickle *pickle, const char *text);
 void pickle_open_dict(struct pickle *pickle);
 void pickle_close_dict(struct pickle *pickle);
 
-/* A list takes its items in portions, since readers have limits: pickle_next() goes behind each. */
+/* A list takes its items in portions, since readers have limits: pickle_next() goes after each. */
 struct pickle_list {
     unsigned n; /* since the last portion */
 };

@@ -27,7 +27,7 @@ static int exit_status(enum verdict verdict)
 static const char *const words[] = {"info", "good", "trap", "lack", "fail"};
 
 #define WIDTH  80u
-#define INDENT 7u /* of the text behind the marks */
+#define INDENT 7u /* of the text after the marks */
 
 /* Prints the text from column INDENT on, wrapped. */
 static void show_wrapped(const char *text)

@@ -11,8 +11,8 @@ void doctor_machine(struct findings *findings);
 int doctor_driver(struct findings *findings);
 /* doctor_test.c: runs a small program natively and under the library, and compares the bytes. */
 void doctor_self_test(struct findings *findings);
-/* That small program: it allocates and frees memory while streams use it. It looks the driver's
- * functions up by `lookup`, see doctor_driver.h. An exit status. */
+/* Runs the small program of the self-test: it allocates and frees memory while streams use it. It
+ * looks the driver's functions up by `lookup`, see doctor_driver.h. An exit status. */
 int doctor_work(const char *lookup);
 
 #endif

@@ -158,7 +158,7 @@ static void offer_options(const struct command *command, const struct word *word
     }
 }
 
-/* The last of n words behind the command. */
+/* The last of n words after the command. */
 static void complete_last(const struct command *command, int n, char **words)
 {
     const struct command_option *option = NULL; /* the one whose value comes next */

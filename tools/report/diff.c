@@ -42,7 +42,7 @@ struct comparison {
 
 /* ---- what differs -------------------------------------------------------------------------- */
 
-/* In percent of what the runs come to; at most all of it. */
+/* The weight of a difference, in percent of what the runs come to; at most all of it. */
 static double weight_of(const struct comparison *it, enum whole whole, double a, double b)
 {
     double share = it->wholes[whole] > 0 ? fabs(b - a) / it->wholes[whole] : 0;
@@ -268,7 +268,7 @@ static const char *times_fault(const struct ag_stats_head *a, const struct ag_st
     return b->simulated ? "B ran on the simulated driver, whose times mean nothing" : NULL;
 }
 
-/* Of all devices together. */
+/* The bytes that graphs took of all devices together. */
 static double graph_bytes(const struct ag_stats *stats, unsigned which)
 {
     double sum = 0;

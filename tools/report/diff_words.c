@@ -13,7 +13,7 @@ struct pair {
     double a, b;
 };
 
-/* As a share of the larger value. */
+/* The difference as a share of the larger value. */
 static double difference(struct pair pair)
 {
     double most = pair.a > pair.b ? pair.a : pair.b;

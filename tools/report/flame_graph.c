@@ -130,7 +130,7 @@ static bool is_library_frame(const struct ag_holders *holders, uint64_t frame)
     return !is_call(frame) && frame_is_of_library(holders, frame);
 }
 
-/* As frame_texts(), of what stands in the place of a frame, too. */
+/* Names a frame as frame_texts() does, and what stands in the place of a frame, too. */
 static unsigned name_frame(const struct flame *flame, uint64_t frame,
                            struct frame_text ret[FRAME_INLINED])
 {
@@ -234,7 +234,7 @@ void flame_add_graph(const struct flame *flame)
 
 /* ---- the table ----------------------------------------------------------------------------- */
 
-/* Of the table: rows are sorted, stacks stay where they are. */
+/* A row of the table: rows are sorted, stacks stay where they are. */
 struct row {
     const struct ag_held_stack *stack;
     uint64_t values[FLAME_MEASURES];
@@ -286,8 +286,8 @@ static uint32_t first_own(const struct ag_holders *holders, const struct ag_held
     return 0;
 }
 
-/* Each function of the stack on a line of its own, innermost first. Only one stays in sight: the
- * program's own that is nearest. Where that is the innermost, it is not said twice. */
+/* Writes each function of the stack on a line of its own, innermost first. Only one stays in sight:
+ * the program's own that is nearest. Where that is the innermost, it is not said twice. */
 static void add_frames(const struct flame *flame, const struct ag_held_stack *stack)
 {
     struct frame_text *names = calloc(FRAME_INLINED, sizeof(*names));

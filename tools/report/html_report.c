@@ -24,7 +24,7 @@ static const char *const place_colours[AG_N_PLACEMENTS] = {"c0", "c1", "c2", "c3
 
 /* ---- head ---------------------------------------------------------------------------------- */
 
-/* Of a page of one process: its rank, if it has one. */
+/* The rank, on a page of one process, of that process; -1: it has none. */
 static int rank_of(const struct job *job)
 {
     return job->n == 1 ? job->processes[0].stats->head.rank : -1;
@@ -198,13 +198,14 @@ static double peak_at_place(const struct job *job, unsigned row, unsigned place)
     return (double)job->total.stats->peak_bytes[row][place];
 }
 
-/* Of all placements at a time. */
+/* The peak of all placements together. */
 static double peak_of_all(const struct job *job, unsigned row)
 {
     return (double)ag_sum_peak(job->total.stats, row);
 }
 
-/* Only where all placements had their peaks at a time; else no bar is the whole. */
+/* Adds a bar of the peaks, but only where all placements had theirs at a time; else no bar is the
+ * whole. */
 static void add_peak_bar(struct ag_text *text, const struct job *job, unsigned row, double sum)
 {
     double at = 0;
@@ -832,7 +833,8 @@ static void add_outliers(struct ag_text *text, const struct job *job)
         add_process_table(text, job, true);
 }
 
-/* Of many, those that stand out are in sight, and all in a table behind a click. */
+/* Adds the processes. Where there are many, those that stand out are in sight, and all of them in a
+ * table that a click opens. */
 static void add_processes(struct ag_text *text, const struct job *job)
 {
     if (job->n < 2)
@@ -969,8 +971,8 @@ static void add_coverage(struct ag_text *text, const struct job *job)
     html_card_end(text);
 }
 
-/* The place of a process's card behind others of its kind: see html_fold_begin(). */
-static unsigned place_behind(const struct job *job, size_t n_before)
+/* The place of a process's card after others of its kind: see html_fold_begin(). */
+static unsigned place_after(const struct job *job, size_t n_before)
 {
     return job->n == 1 && job->n_traces <= 1 ? 0 : (unsigned)n_before + 1;
 }
@@ -1009,7 +1011,7 @@ static void add_trace_card(struct ag_text *text, const struct job *job,
     const struct process *process = traced_process(job, trace_info(job->traces[i]));
 
     text->truncated |= !html_add_trace(
-        text, job->traces[i], process ? view_of(job, views, process) : NULL, place_behind(job, i));
+        text, job->traces[i], process ? view_of(job, views, process) : NULL, place_after(job, i));
 }
 
 static void add_traces(struct ag_text *text, const struct job *job, struct ag_holders_view *views)
@@ -1026,7 +1028,7 @@ static void add_traces(struct ag_text *text, const struct job *job, struct ag_ho
     }
 }
 
-/* Of the first processes that took stacks, and of outliers before others. */
+/* Adds the flame graphs of the first processes that took stacks; outliers come before others. */
 static void add_flames(struct ag_text *text, const struct job *job, struct ag_holders_view *views)
 {
     size_t n = 0, n_shown = 0;
@@ -1038,7 +1040,7 @@ static void add_flames(struct ag_text *text, const struct job *job, struct ag_ho
             continue;
         if (n++ < MOST_FLAMES)
             n_shown += html_add_flames(text, process, view_of(job, views, process),
-                                       place_behind(job, n_shown));
+                                       place_after(job, n_shown));
     }
     if (n <= n_shown)
         return;
@@ -1050,7 +1052,7 @@ static void add_flames(struct ag_text *text, const struct job *job, struct ag_ho
     html_card_end(text);
 }
 
-/* Over time, and by stack. */
+/* Adds the charts over time, and those by stack. */
 static void add_charts(struct ag_text *text, const struct job *job)
 {
     struct ag_holders_view *views = calloc(job->n, sizeof(*views));

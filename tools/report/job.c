@@ -213,7 +213,7 @@ static void add_mark(struct ag_stats *sum, const struct ag_mark_stats *mark)
     sum->marks[i].bytes += mark->bytes;
 }
 
-/* As many as there is room for. */
+/* Adds as many findings as there is room for. */
 static void add_findings(struct ag_stats *sum, const struct ag_stats *stats)
 {
     struct ag_guard_finding finding;

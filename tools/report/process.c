@@ -76,7 +76,7 @@ void process_make_holders_safe(struct ag_holders *holders)
 
 /* ---- files --------------------------------------------------------------------------------- */
 
-/* The file's text with a NUL behind it, to be freed; or NULL. */
+/* The file's text with a NUL after it, to be freed; or NULL. */
 static char *read_text(int fd, size_t size)
 {
     char *text = malloc(size + 1);

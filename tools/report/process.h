@@ -21,18 +21,18 @@ struct process {
 /* Counters that are all zero, in pages that cost no memory until they are touched. NULL when memory
  * runs out. */
 struct ag_stats *process_new_stats(void);
-/* Likewise of who held memory. */
+/* New, empty tables of who held memory; NULL without memory. */
 struct ag_holders *process_new_holders(void);
 /* Reads the counters or the JSON report at `path` in `folder` (AT_FDCWD for any path). Returns
  * NULL, or the fault as a static string; *ret is then untouched. */
 const char *process_read(int folder, const char *path, struct process *ret);
-/* By its first bytes: does the file look like a report or like counters, or can it not be read? */
+/* Does the file look, by its first bytes, like a report or like counters, or can it not be read? */
 bool process_is_kind_of_report(const char *path);
 /* The fault of counters that another build wrote. */
 extern const char process_of_other_build[];
 /* The fault of a truncated or empty file of counters. */
 extern const char process_cut_short[];
-/* The same, with a line on stderr for the fault. */
+/* Reads a process, and prints a line on stderr for the fault. */
 bool process_read_or_say(int folder, const char *path, struct process *ret);
 /* Prints that line. */
 void process_complain(const char *name, const char *fault);

@@ -210,7 +210,8 @@ static const json_t *setting_named(const json_t *settings, const char *name)
     return NULL;
 }
 
-/* In the order of this build; settings that the report lacks get their defaults. */
+/* Reads the settings, in the order of this build; those that the report lacks get their
+ * defaults. */
 static void read_settings(struct reader *reader, const json_t *root)
 {
     const json_t *settings = member_array(reader, root, "settings");
@@ -738,7 +739,7 @@ static void read_holders_member(struct reader *reader, const json_t *root,
     holders->most_frames = (uint32_t)small_number(reader, root, "most_frames", 0);
     holders->sample_bytes = read_count(reader, root, "sample_bytes");
     holders->lost = read_count(reader, root, "without_stack");
-    /* As if each had been timed, which makes the same estimate. */
+    /* Each stack counts as if it had been timed, which makes the same estimate. */
     holders->taken = holders->timed = read_count(reader, root, "taken");
     holders->timed_ns = read_count(reader, root, "taking_ns");
     read_peaks(reader, root, holders);

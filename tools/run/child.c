@@ -74,7 +74,8 @@ static bool has_begun(int told)
     return n == 0;
 }
 
-/* In the child. What is written to `told`, which an exec closes, says that there was none. */
+/* Becomes the program; in the child. What is written to `told`, which an exec closes, says that
+ * there was none. */
 __attribute__((noreturn)) static void become_child(int (*become)(void *argument), void *argument,
                                                    int told)
 {

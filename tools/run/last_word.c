@@ -121,7 +121,7 @@ static bool would_be_its_child(void)
     return getpid() == 1 || prctl(PR_GET_CHILD_SUBREAPER, &adopts) || adopts;
 }
 
-/* In a child, which ends at once: so its own child is nobody's. */
+/* Starts the program from a child that ends at once: so its own child is nobody's. */
 __attribute__((noreturn)) static void start_from_child(struct last_word *word, char **argv,
                                                        int told)
 {

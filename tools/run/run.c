@@ -141,7 +141,7 @@ static bool loader_reports_all(void)
            (major > 2 || (major == 2 && minor >= 35));
 }
 
-/* In a build folder it may only have to be built. */
+/* Says why the audit library cannot be used; in a build folder it may only have to be built. */
 static void complain_of_audit(const char *path, int error)
 {
     const char *slash = strrchr(path, '/');

@@ -64,7 +64,7 @@ static int columns_here(void)
     return size.ws_col;
 }
 
-/* For a terminal that is too narrow for the table. */
+/* Prints the settings as a list, for a terminal that is too narrow for the table. */
 static void print_list(int columns)
 {
     for (size_t i = 0; i < ag_options_count(); i++) {

@@ -79,7 +79,7 @@ static const char *port_of(const char *word)
     return !strchr(word, '/') && is_number(colon + 1) ? colon + 1 : NULL;
 }
 
-/* Only an address in figures: that of a name may be another one tomorrow. */
+/* Reads only an address in figures: that of a name may be another one tomorrow. */
 static bool read_address(const char *word, const char *port, struct metrics_address *ret)
 {
     char host[INET6_ADDRSTRLEN + 3] = "127.0.0.1"; /* with brackets */

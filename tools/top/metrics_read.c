@@ -102,7 +102,8 @@ static bool number_processes(struct metrics_processes *processes)
 
 /* ---- reading -------------------------------------------------------------------------------- */
 
-/* The same process: a file that a dead one of that number left may look as if it ran elsewhere. */
+/* Is the process listed already? A file that a dead one of that number left may look as if it ran
+ * elsewhere. */
 static bool is_listed(const struct metrics_processes *processes, const struct ag_stats_head *head)
 {
     for (size_t i = 0; i < processes->n; i++) {

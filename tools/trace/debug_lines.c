@@ -161,7 +161,8 @@ static bool is_function(Dwarf_Die *scope)
     return tag == DW_TAG_inlined_subroutine || tag == DW_TAG_subprogram;
 }
 
-/* As the linker knows it, so that C++ names are complete; else as the source has it. */
+/* Copies the name as the linker knows it, so that C++ names are complete, or else as the source has
+ * it. */
 static void copy_name(Dwarf_Die *scope, struct ag_frame_name *ret)
 {
     Dwarf_Attribute attribute;

@@ -105,7 +105,7 @@ static const char *name_at(const struct elf_file *file, const Elf64_Shdr *names,
     return file->bytes + names->sh_offset + at;
 }
 
-/* Of several names of a function, prefers the first global one. */
+/* The function's name; of several, the first global one is preferred. */
 static const char *function_in(const struct elf_file *file, const Elf64_Shdr *table,
                                const Elf64_Shdr *names, uint64_t address)
 {

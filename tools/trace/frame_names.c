@@ -125,7 +125,7 @@ static void take_function(const struct frame_namer *namer, struct ag_frame_name 
     keep_printable(name->file);
 }
 
-/* By the symbol tables alone. */
+/* Names the function by the symbol tables alone. */
 static void name_by_symbol(const struct module *module, uint64_t offset, struct ag_frame_name *ret)
 {
     struct elf_file file = {module->mapping.bytes, module->mapping.n};

@@ -136,7 +136,7 @@ static int compare_shared(const void *a, const void *b)
     return differ ? differ : strcmp(x + strlen(x) + 1, y + strlen(y) + 1);
 }
 
-/* Each frame of these stacks once; how many. */
+/* Lists each frame of these stacks once, and returns how many. */
 static size_t share_frames(const struct ag_holders *holders, const uint32_t *rows, size_t n,
                            struct shared *ret)
 {

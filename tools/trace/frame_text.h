@@ -22,7 +22,7 @@ bool frame_is_of_library(const struct ag_holders *holders, uint64_t frame);
 bool frames_have_site(const struct ag_holders *holders, uint32_t row, uint64_t caller);
 /* Adds members of JSON, and a comma: "frames": [[1 if of a library, name, place, and those of what
  * it was inlined into]...], "stacks": of each row the numbers of its frames, innermost first, and
- * behind them -1 where there are more. */
+ * after them -1 where there are more. */
 void frames_add_stacks(struct ag_text *text, const struct ag_holders_view *view,
                        const uint32_t *rows, size_t n);
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Which states of a part are kept; behind these the ones with most of each placement. */
+/* Which states of a part are kept; after these the ones with most of each placement. */
 enum kept { FIRST, LAST, LEAST, MOST, MOST_OF_PLACE, N_KEPT = MOST_OF_PLACE + AG_TRACE_N_PLACES };
 
 struct thinning {

@@ -61,7 +61,8 @@ void torch_pair(struct torch_writer *w, enum torch_word key, uint64_t value);
 
 /* A member of a list of frames, innermost first. */
 void torch_frame(struct torch_writer *w, const char *name, const char *file, uint32_t line);
-/* Those of a frame of native code, with functions inlined there; `path`: of its module. */
+/* Writes the frames of a frame of native code, with the functions inlined there; `path`: of its
+ * module. */
 void torch_native_frames(struct torch_writer *w, struct pickle_list *list,
                          const struct ag_frame_name *names, unsigned n, const char *path,
                          uint64_t offset);

@@ -38,7 +38,7 @@ struct trace_event {
 
 /* Returns NULL, and one line in `why`, if the file cannot be read or is not a trace. */
 struct trace *trace_open(const char *path, char *why, size_t why_size);
-/* The same for bytes in memory, which stay the caller's and must not change. */
+/* Opens a trace of bytes in memory, which stay the caller's and must not change. */
 struct trace *trace_of_bytes(const void *bytes, size_t n, char *why, size_t why_size);
 void trace_close(struct trace *trace);
 /* Was the file truncated since it was opened? Then some of what was read was not in it. */
@@ -64,7 +64,7 @@ struct trace_state {
     struct trace_event event;
     uint64_t level[AG_TRACE_N_PLACES]; /* bytes in use, by placement */
     uint64_t total;
-    /* For a free or a move: the block, if its allocation is in the trace. */
+    /* The block of a free or a move, if its allocation is in the trace. */
     bool known, temporary; /* temporary: freed before any other allocation */
     uint64_t size, allocated_ns;
     unsigned from; /* its placement before the event */
@@ -103,7 +103,7 @@ struct trace_site {
     uint64_t caller;
     uint64_t n_allocs, n_temporary, bytes;
 };
-/* Up to `most` sites, those with most bytes first. Returns their number; -1 when memory runs
+/* Writes up to `most` sites, those with most bytes first. Returns their number; -1 when memory runs
  * out. */
 long trace_sites(const struct trace *trace, int device, size_t most, struct trace_site *ret_sites);
 /* "library.so+0x1234" for people; returns buffer. */

@@ -32,7 +32,7 @@ unsigned tune_judge(struct trial *trials, unsigned n, enum tune_metric metric);
 /* How much better than the first trial: 2 is twice as good; 0: not known. */
 double tune_gain(const struct trial *trials, unsigned i, enum tune_metric metric);
 
-/* If no trial is better by more than chance: the one that looked best, or 0 if none did. */
+/* The trial that looked best, where none is better by more than chance; 0 if none did. */
 unsigned tune_unsure(const struct trial *trials, unsigned n, enum tune_metric metric);
 
 /* What the trials came to. */
@@ -45,7 +45,7 @@ struct tune_result {
     char **argv;      /* the program and its arguments */
 };
 
-/* The same in words, a line each, never empty unless memory ran out. */
+/* What the trials came to in words, a line each; never empty unless memory ran out. */
 struct tune_verdict {
     struct ag_text gained, held_back, to_try;
 };
@@ -98,7 +98,7 @@ struct tune_run {
 /* Renames the file that is to be compared, before the program runs: it may be an old one, or an
  * input of the program that was named by mistake. False after a line on stderr. */
 bool tune_set_aside(const char *path);
-/* Afterwards: removes that file if the program wrote a new one, else renames it back. */
+/* Removes that file if the program wrote a new one, else renames it back; called afterwards. */
 void tune_set_back(const char *path, bool written);
 
 /* Runs argv with the settings, for at most `timeout_ns`; `library` is preloaded unless NULL. With

@@ -21,7 +21,7 @@ static bool is_word_at(const char *line, size_t at, size_t n, const char *word)
     return at + length <= n && !strncasecmp(line + at, word, length);
 }
 
-/* Is there a unit of times or rates behind a number: "ms", " (ms)", "GB/s"? */
+/* Is there a unit of times or rates after a number: "ms", " (ms)", "GB/s"? */
 static bool is_unit_at(const char *line, size_t at, size_t n)
 {
     static const char *const units[] = {"ns", "us", "ms", "s", "sec", "secs", "fps"};
