@@ -24,7 +24,7 @@ static CUmemorytype type_of(enum ag_memory memory)
 
 /* Can such a copy be recorded? Not where the call would wait: the driver waits for copies to
  * pageable memory, and for those within the host. */
-static bool fits(enum ag_copy_way way, enum ag_memory to, enum ag_memory from)
+static bool can_record(enum ag_copy_way way, enum ag_memory to, enum ag_memory from)
 {
     bool from_host = from == AG_MEMORY_PINNED || from == AG_MEMORY_PAGEABLE;
     bool in = to == AG_MEMORY_DEVICE && from_host;
@@ -52,7 +52,7 @@ bool ag_copies_line(struct ag_stream *stream, enum ag_copy_way way, uint64_t to,
     enum ag_memory to_memory = bytes ? ag_memory_kind(to, bytes) : AG_MEMORY_UNKNOWN;
     enum ag_memory from_memory = to_memory ? ag_memory_kind(from, bytes) : AG_MEMORY_UNKNOWN;
 
-    if (!op || !fits(way, to_memory, from_memory) ||
+    if (!op || !can_record(way, to_memory, from_memory) ||
         !ag_op_copy(op, to, type_of(to_memory), from, type_of(from_memory), bytes))
         return ag_replay_pass(stream, AG_FLUSH_COPY);
     if (from_memory == AG_MEMORY_PAGEABLE)
@@ -78,7 +78,7 @@ struct side {
     void *reserved;
 };
 
-/* The distance from the first byte that the copy touches to behind the last; 0 where the driver
+/* The distance from the first byte that the copy touches to the end of the last; 0 where the driver
  * would refuse the geometry, or may. */
 static uint64_t extent(const CUDA_MEMCPY3D *copy, const struct side *side, uint64_t *ret_offset)
 {
@@ -134,7 +134,7 @@ static bool resolve_copy(CUDA_MEMCPY3D *copy)
     from_memory = to_memory ? resolve_side(copy, &from, &from_address) : AG_MEMORY_UNKNOWN;
     /* Addresses of a 3-D copy are signature: another slot of the ring would be another operation.
      */
-    if (from_memory == AG_MEMORY_PAGEABLE || !fits(AG_COPY_ANY, to_memory, from_memory))
+    if (from_memory == AG_MEMORY_PAGEABLE || !can_record(AG_COPY_ANY, to_memory, from_memory))
         return false;
     if (*to.type == CU_MEMORYTYPE_HOST)
         copy->dstHost = (void *)(uintptr_t)to_address;
@@ -190,7 +190,7 @@ bool ag_copies_rectangle(struct ag_stream *stream, const CUDA_MEMCPY2D *copy)
 
 /* --- fills --- */
 
-/* The distance from the first byte to behind the last; 0 for what the driver may refuse. */
+/* The distance from the first byte to the end of the last; 0 for what the driver may refuse. */
 static uint64_t filled(const struct ag_fill *fill)
 {
     const uint64_t most = INT32_MAX;

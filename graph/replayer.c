@@ -41,7 +41,7 @@ static _Atomic bool over; /* stopped for good, perhaps before it was configured 
 static _Atomic bool is_last; /* the process is ending */
 
 /* Memory that graphs have is the program's, which may have no other. */
-static void give_back(void)
+static void drop_all_graphs(void)
 {
     if (ag_segment_bytes())
         ag_replay_forget_code(AG_FLUSH_CALL);
@@ -67,7 +67,7 @@ void ag_replay_configure(const struct ag_options *options)
     ag_stats_replay(NULL);
     ag_stream_configure(options->graph_profit);
     ag_segment_configure(options);
-    ag_pressure_ask(give_back);
+    ag_pressure_ask(drop_all_graphs);
     ag_watchdog_configure((uint64_t)options->graph_hold_us * 1000, ag_stalled_submit);
     atomic_store(&on, !atomic_load(&over));
 }
@@ -149,7 +149,7 @@ static void flush(struct ag_stream *stream, enum ag_flush why)
     ag_stream_disown(stream);
 }
 
-static void visit(struct ag_stream *stream, void *data)
+static void flush_visited(struct ag_stream *stream, void *data)
 {
     const memory_order relaxed = memory_order_relaxed;
     const struct flush *which = data;
@@ -169,7 +169,7 @@ __attribute__((noinline)) static void flush_others(struct ag_context *context, b
 {
     struct flush which = {AG_FLUSH_OTHER_STREAM, context, .legacy = legacy, .blocking = !legacy};
 
-    ag_stream_each_open(visit, &which);
+    ag_stream_each_open(flush_visited, &which);
 }
 
 /* Flushes the other streams of its context that CUDA orders before an operation on the handle.
@@ -200,7 +200,7 @@ static void retire_if_ended(struct ag_stream *stream, void *context)
 
 /* A thread that has no state yet for its own stream makes room for it by the states of those that
  * have ended. */
-static struct ag_stream *find(struct ag_context *context, CUstream handle)
+static struct ag_stream *find_stream(struct ag_context *context, CUstream handle)
 {
     if (ag_stream_was_last(context, handle))
         return ag_stream_last.stream;
@@ -212,7 +212,7 @@ static struct ag_stream *find(struct ag_context *context, CUstream handle)
 
 static struct ag_stream *find_anywhere(struct ag_context *context, CUstream handle)
 {
-    struct ag_stream *stream = find(context, handle);
+    struct ag_stream *stream = find_stream(context, handle);
 
     return stream ? stream : ag_stream_find(handle); /* of another context */
 }
@@ -247,7 +247,7 @@ void ag_replay_allocates(CUstream handle, bool per_thread)
 
 /* Is replay off? Its end may have left work of the thread's own stream on the proxy of that: it
  * comes first. */
-static bool is_over(enum ag_flush why)
+static bool is_replay_over(enum ag_flush why)
 {
     if (ag_replay_on())
         return false;
@@ -260,7 +260,8 @@ void ag_replay_flush_stream(CUstream handle, bool per_thread, enum ag_flush why)
     struct ag_stream *stream;
 
     handle = ag_replay_stream(handle, per_thread);
-    if (is_over(why) || ag_replay_is_on_fast_path(handle) || ag_stream_update_fast_path(handle))
+    if (is_replay_over(why) || ag_replay_is_on_fast_path(handle) ||
+        ag_stream_update_fast_path(handle))
         return;
     stream = come_after(handle, why);
     if (stream && !atomic_load_explicit(&stream->backed_off, memory_order_acquire) &&
@@ -272,13 +273,14 @@ void ag_replay_flush_context(struct ag_context *context, enum ag_flush why)
 {
     if (ag_replay_holds())
         ag_stream_each_open(
-            visit, &(struct flush){why, .context = context ? context : ag_context_current()});
+            flush_visited,
+            &(struct flush){why, .context = context ? context : ag_context_current()});
 }
 
 void ag_replay_flush_thread(enum ag_flush why)
 {
     if (ag_replay_holds())
-        ag_stream_each_open(visit, &(struct flush){why, .thread = ag_stream_thread()});
+        ag_stream_each_open(flush_visited, &(struct flush){why, .thread = ag_stream_thread()});
 }
 
 void ag_replay_flush_all(enum ag_flush why)
@@ -288,9 +290,9 @@ void ag_replay_flush_all(enum ag_flush why)
     /* Before a capture every stream is owned in turn, open or not: a thread that saw no capture
      * may still be about to withhold. */
     if (why == AG_FLUSH_CAPTURE && ag_replay_on())
-        ag_stream_each(visit, &which);
+        ag_stream_each(flush_visited, &which);
     else if (ag_replay_holds())
-        ag_stream_each_open(visit, &which);
+        ag_stream_each_open(flush_visited, &which);
 }
 
 CUresult ag_replay_late(CUresult result)
@@ -403,7 +405,7 @@ struct ag_stream *ag_replay_enter(CUstream handle, bool per_thread)
     struct ag_context *context;
     struct ag_stream *stream;
 
-    if (is_over(AG_FLUSH_OTHER_STREAM))
+    if (is_replay_over(AG_FLUSH_OTHER_STREAM))
         return NULL;
     handle = ag_replay_stream(handle, per_thread);
     if (!is_sampled_again(handle) && (ag_replay_try_pass(handle) || try_fast_path(handle)))
@@ -415,8 +417,8 @@ struct ag_stream *ag_replay_enter(CUstream handle, bool per_thread)
     }
     stream = find_anywhere(context, handle);
     flush_before(context, handle, stream);
-    /* Of another context it may get copies, and kernels of libraries; inside a green one, of the
-     * primary context's. */
+    /* A stream of another context may get copies, and kernels of libraries; inside a green context,
+     * so may one of the primary context. */
     if (stream && (stream->id.context != context || ag_context_is_inside())) {
         if (atomic_load_explicit(&stream->open, memory_order_acquire))
             flush(stream, AG_FLUSH_UNRECORDED);
@@ -534,7 +536,7 @@ static void move_to_beginning(struct ag_segment *segment, const struct ag_op *op
     }
 }
 
-static void append(struct ag_stream *stream)
+static void append_op(struct ag_stream *stream)
 {
     struct ag_segment *segment = &stream->segment;
     struct ag_op *op = &segment->ops[segment->n_ops];
@@ -560,7 +562,7 @@ bool ag_replay_take(struct ag_stream *stream)
            (stream->segment.mode == AG_SEGMENT_HOLDING || ag_segment_hold(stream));
     if (!hold && !stream->segment.n_ops)
         stream->learned.passing_since = ag_clock_ns();
-    append(stream);
+    append_op(stream);
     if (hold) {
         /* Only the owner writes it. */
         atomic_store_explicit(&stream->sequence,

@@ -34,7 +34,7 @@
  * - matcher: did this segment come before? A trie of segments. One that ended at the same node
  *   ALLOGRAFT_GRAPH_WARMUP times gets a graph.
  * - variants: which graph of the segment needs the fewest updates for these payloads, which ones
- *   will come behind the next wait, and would another graph be worth building?
+ *   will come after the next wait, and would another graph be worth building?
  * - profit: are iterations faster replayed or eager? Judged by what passing operations took, and by
  *   comparing only where that does not answer; per operation, as iterations differ in length.
  *
@@ -178,7 +178,7 @@ void ag_replay_flush_all(enum ag_flush why);
 /* Memory is about to be allocated in the order of the stream. What the stream withholds does not
  * use that memory and stays withheld, with two exceptions:
  * - on the legacy stream the allocation is ordered against all blocking streams: these are flushed;
- * - another thread may submit what a per-thread stream withholds, behind the point where
+ * - another thread may submit what a per-thread stream withholds, after the point where
  *   withholding began (its proxy). What uses the memory must come after the allocation; so the
  *   stream is flushed, and withholding begins anew. */
 void ag_replay_allocates(CUstream stream, bool per_thread);

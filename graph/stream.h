@@ -16,7 +16,7 @@
  * - `id`: set when a handle gets its state. Others may read the atomic part while the state is
  *   retired and reused for another handle; they then see a mixture, and ask ag_stream_is_of() again
  *   once they own it;
- * - everything behind `id`: the owner alone. */
+ * - everything after `id`: the owner alone. */
 #ifndef AG_GRAPH_STREAM_H
 #define AG_GRAPH_STREAM_H
 
@@ -69,7 +69,7 @@ struct ag_stream_id {
     _Atomic(CUstream) handle;
     _Atomic(struct ag_context *) context;
     _Atomic bool marked, is_legacy, is_blocking;
-    /* From here on plain fields, the owner's. */
+    /* The fields from here on are plain, and the owner's. */
     struct ag_context_state *shared;
     int priority;
     uint64_t created; /* the program's n-th created stream, from 1; 0: not created by it */
@@ -77,7 +77,7 @@ struct ag_stream_id {
 
 /* The operation that is about to be withheld or passed: prepare() of replayer.c. */
 struct ag_next_op {
-    struct ag_op *op; /* where it is written: behind the segment's last one */
+    struct ag_op *op; /* where it is written: after the segment's last one */
     bool prepared;    /* the rest is valid */
     bool will_hold;
     uint64_t hash;
@@ -130,12 +130,12 @@ struct ag_learned {
 /* Only the thread of a per-thread stream can submit to it. Others submit to a stream of ours. */
 struct ag_proxy {
     CUstream stream;
-    CUevent before, behind; /* recorded where withholding began; behind the work of `stream` */
+    CUevent before, behind; /* recorded where withholding began; after the work of `stream` */
     bool pending;           /* `stream` has work that the per-thread stream must wait for */
 };
 
 /* A withheld launch touches the first 256 bytes: four cache lines, up to the pointers of `learned`.
- * What it does not touch comes behind. */
+ * What it does not touch comes after. */
 struct ag_stream {
     _Atomic uint32_t owner;        /* a thread's tag, or 0 */
     _Atomic bool open;             /* the segment has operations, or the proxy has work */
@@ -255,7 +255,7 @@ static inline void ag_stream_disown(struct ag_stream *stream)
     atomic_store_explicit(&stream->owner, 0, memory_order_release);
 }
 
-/* Else *ret_owner is who owns it. */
+/* True: the caller owns the stream now. False: *ret_owner does. */
 static inline bool ag_stream_try_own(struct ag_stream *stream, uint32_t tag, uint32_t *ret_owner)
 {
     *ret_owner = 0;
@@ -285,7 +285,8 @@ static inline bool ag_stream_own(struct ag_stream *stream)
 {
     return ag_stream_own_within(stream, UINT64_MAX);
 }
-/* Both keep the counts that others read; owned. */
+/* Sets whether the stream is open, and keeps the counts that others read. The caller owns the
+ * stream. */
 void ag_stream_set_open(struct ag_stream *stream, bool open);
 void ag_stream_set_holding(struct ag_stream *stream, bool holding);
 /* The legacy streams, and the blocking streams, that withhold something. */

@@ -65,7 +65,7 @@ uint32_t ag_stream_new_tag(void)
 
 /* --- finding --- */
 
-static struct ag_stream *look_up(const struct ag_context *context, CUstream handle)
+static struct ag_stream *look_up_stream(const struct ag_context *context, CUstream handle)
 {
     uint32_t used = atomic_load_explicit(&table.used, memory_order_acquire);
 
@@ -80,7 +80,7 @@ static struct ag_stream *look_up(const struct ag_context *context, CUstream hand
 
 struct ag_stream *ag_stream_find(CUstream stream)
 {
-    return ag_stream_is_special(stream) ? NULL : look_up(NULL, stream);
+    return ag_stream_is_special(stream) ? NULL : look_up_stream(NULL, stream);
 }
 
 /* The row of a context, with NULL an empty one; NULL when there is none. */
@@ -112,7 +112,7 @@ struct ag_context_state *ag_context_state_of(struct ag_context *context)
 
 /* An unused state, owned. Threads that still look at a retired one may own it for a moment, until
  * they see that it is dead; so it is not cleared as a whole. */
-static struct ag_stream *take_unused(void)
+static struct ag_stream *own_unused(void)
 {
     struct ag_stream *stream = table.free;
     struct ag_wait wait = {0};
@@ -141,7 +141,8 @@ void ag_context_state_leave(struct ag_context *context)
     atomic_fetch_add_explicit(&ag_stream_generation, 1, memory_order_release);
 }
 
-/* Each by itself: threads that still look at a retired state may read them meanwhile. */
+/* Copies each field by itself: threads that still look at a retired state may read them
+ * meanwhile. */
 static void copy_id(struct ag_stream_id *id, const struct ag_stream_id *fresh, uint32_t place)
 {
     id->number = place;
@@ -168,7 +169,7 @@ static uint32_t unwatched(void)
 }
 
 /* Enters a state with `fresh`'s id. */
-static struct ag_stream *enter(const struct ag_stream *fresh)
+static struct ag_stream *enter_stream(const struct ag_stream *fresh)
 {
     struct ag_stream *stream = NULL;
     uint32_t place = 0;
@@ -178,7 +179,7 @@ static struct ag_stream *enter(const struct ag_stream *fresh)
            atomic_load_explicit(&table.stream[place], memory_order_relaxed))
         place++;
     if (place < AG_MAX_STREAMS)
-        stream = take_unused();
+        stream = own_unused();
     if (stream) {
         memcpy((char *)stream + FIRST_PLAIN, (const char *)fresh + FIRST_PLAIN,
                sizeof(*stream) - FIRST_PLAIN);
@@ -221,8 +222,8 @@ bool ag_stream_remark(struct ag_stream *stream)
     return stream->id.marked;
 }
 
-static struct ag_stream *make(struct ag_context *context, CUstream handle, bool blocking,
-                              int priority, uint64_t number)
+static struct ag_stream *make_stream(struct ag_context *context, CUstream handle, bool blocking,
+                                     int priority, uint64_t number)
 {
     struct ag_stream fresh = {
         .id.handle = handle,
@@ -240,7 +241,7 @@ static struct ag_stream *make(struct ag_context *context, CUstream handle, bool 
 
     fresh.id.marked = is_marked(&fresh);
     if (fresh.id.shared)
-        stream = enter(&fresh);
+        stream = enter_stream(&fresh);
     if (stream && fresh.id.marked)
         ag_stats_add(AG_STAT_REPLAY_STREAMS, 1);
     return stream;
@@ -311,17 +312,17 @@ bool ag_stream_pass_backed_off(struct ag_stream *stream)
 
 bool ag_stream_is_known(const struct ag_context *context, CUstream handle)
 {
-    return look_up(context, handle) != NULL;
+    return look_up_stream(context, handle) != NULL;
 }
 
 struct ag_stream *ag_stream_look_up(struct ag_context *context, CUstream handle)
 {
     uint32_t generation = atomic_load_explicit(&ag_stream_generation, memory_order_acquire);
-    struct ag_stream *stream = look_up(context, handle);
+    struct ag_stream *stream = look_up_stream(context, handle);
 
     if (!stream && context && ag_stream_is_special(handle) &&
         !atomic_load_explicit(&table.specials_barred, memory_order_relaxed))
-        stream = make(context, handle, true, 0, 0);
+        stream = make_stream(context, handle, true, 0, 0);
     if (stream && stream->id.context != context)
         stream = NULL; /* of another context: nothing is recorded */
     ag_stream_last = (struct ag_stream_looked_up){context, handle, stream, generation};
@@ -342,7 +343,7 @@ void ag_stream_announce(struct ag_context *context, CUstream stream, bool blocki
     ag_lock_take(&table.lock);
     number = ++table.n_streams;
     ag_lock_release(&table.lock);
-    (void)make(context, stream, blocking, priority, number);
+    (void)make_stream(context, stream, blocking, priority, number);
 }
 
 void ag_stream_each_open(void (*visit)(struct ag_stream *stream, void *data), void *data)

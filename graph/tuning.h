@@ -77,9 +77,9 @@
 /* Credit of a new stream, and after a back-off. */
 #define AG_BACKOFF_FIRST_CREDIT 2048
 #define AG_BACKOFF_LATER_CREDIT 512u
-/* Before the first sampling of a new stream: creating what sampling needs takes the host half as
- * long as a launch. It doubles for each so many streams in a row that went without a gain, so many
- * times. */
+/* Operations before a new stream is sampled the first time: creating what sampling needs takes the
+ * host half as long as a launch. The number doubles with every AG_BACKOFF_FRUITLESS streams in a
+ * row that gained nothing, AG_BACKOFF_DOUBLED_MOST times at most. */
 #define AG_BACKOFF_NEW          32u
 #define AG_BACKOFF_FRUITLESS    4u
 #define AG_BACKOFF_DOUBLED_MOST 7u
@@ -97,8 +97,8 @@
 #define AG_BACKOFF_RETRY_SHARE   16u
 /* Iterations of a period that are waited for: history.c needs two or three, graphs some more. */
 #define AG_BACKOFF_ITERATIONS 4u
-/* More credit, four times as much each time, to see how long the iterations are of which parts were
- * met before the back-off. */
+/* Credit that is added, four times as much each time, to see how long the iterations are of which
+ * parts were met before the back-off. */
 #define AG_BACKOFF_FIRST_PROBE 2048u
 #define AG_BACKOFF_MOST_PROBE  (AG_HISTORY_WINDOW + 8192u)
 /* Rolling hashes remembered: the last ones; and one in 16 of all, for longer periods (less of that
@@ -142,32 +142,34 @@
 
 /* --- is replay faster: learn/profit.c; iterations --- */
 
-/* In which graphs are built and which are therefore not compared: building ends some time. */
+/* Iterations in which graphs are built are not compared, up to so many: building ends some time. */
 #define AG_PROFIT_BUILDING 64u
 /* Operations between two waits of the host, at most, that make an iteration. */
 #define AG_WAITED_MOST 8192u
 
-/* Of each way in one comparison. */
+/* Iterations of each way that one comparison looks at. */
 #define AG_PROFIT_SAMPLES 9u
-/* The last ones of the way that is kept, which are looked at between comparisons. */
+/* Iterations of the way that is kept, the last ones, that are looked at between comparisons. */
 #define AG_PROFIT_WATCHED 8u
-/* The ways take turns of so many, the first of which does not count: in it, what the others left
- * behind on the device is waited for. */
+/* The ways take turns of so many iterations. The first of a turn does not count: in it the host
+ * waits for what those of the other way left on the device. */
 #define AG_PROFIT_PHASE 4u
-/* Of each way, that may be clear enough to end a comparison, or to spare it. */
+/* Iterations of each way that may be clear enough to end a comparison, or to spare it. */
 #define AG_PROFIT_CLEAR 3u
-/* So many tenths of the other's time make an answer plain. */
+/* A time is plainly less than another if even so many tenths of it are less. */
 #define AG_PROFIT_PLAIN_TENTHS 13u
-/* Slower by a hundredth is slower. */
+/* A way counts as slower if it takes a hundredth more time. */
 #define AG_PROFIT_SLOWER_SHARE 100u
 /* The share of all the time that the slower way may take on purpose. */
 #define AG_PROFIT_COST_SHARE 200u
-/* Until the next comparison: it doubles while the answer stays. */
+/* Iterations until the next comparison: the first interval, which doubles while the answer stays,
+ * and the last. */
 #define AG_PROFIT_FIRST_INTERVAL 64u
 #define AG_PROFIT_LAST_INTERVAL  65536u
-/* That could not be compared, after which a comparison is given up. */
+/* Iterations that could not be compared, after which a comparison is given up. */
 #define AG_PROFIT_GIVE_UP (16u * AG_PROFIT_SAMPLES)
-/* Of a segment whose operations passed, for its time to be evidence of what they take. */
+/* Operations that a segment must have for its time to be evidence of what an operation takes that
+ * passes. */
 #define AG_PROFIT_EVIDENCE_OPS 4u
 
 /* --- graphs: replay/segment.c, replay/builder.c --- */
@@ -179,11 +181,12 @@
 
 /* --- waits, in ns --- */
 
-/* For another thread that owns a stream, before a call that may itself be what lets it go on; and
- * for what was submitted late, at the end of the process. */
+/* How long a thread waits for another one that owns a stream, before a call that may itself be what
+ * lets that one go on; and at the end of the process, for work that was submitted late. */
 #define AG_OWNER_TIMEOUT_NS 100000000u
 #define AG_EXIT_TIMEOUT_NS  100000000u
-/* For the oldest pinned slot; then the copy is left to the driver, which may wait. */
+/* How long a copy waits for the oldest pinned slot; then it is left to the driver, which may
+ * wait. */
 #define AG_STAGING_TIMEOUT_NS 500000u
 /* The watchdog looks twice in ALLOGRAFT_GRAPH_HOLD_US. Looks that one epoch of withholding may last
  * while operations come; looks at nothing, before it sleeps. */

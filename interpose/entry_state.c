@@ -24,16 +24,16 @@ void ag_entry_configure(const struct ag_options *options)
 }
 
 /* May any memory be other than the driver's own, as the settings have it? */
-static bool redirects(void)
+static bool may_place_elsewhere(void)
 {
     return settings->policy != AG_POLICY_NATIVE || settings->rules.n ||
            settings->guard != AG_GUARD_OFF;
 }
 
-/* A launch may need memory that is kept, and may have to wait behind a free. */
+/* A launch may need memory that is kept, and may have to wait after a free. */
 static bool sees_launches(void)
 {
-    return redirects() || ag_watch_is_on() ||
+    return may_place_elsewhere() || ag_watch_is_on() ||
            atomic_load_explicit(&ag_entry_launches, memory_order_acquire) > AG_LAUNCHES_PASSED;
 }
 

@@ -78,7 +78,7 @@
 #define FORK_TIMEOUT_S 1
 
 static struct {
-    pthread_mutex_t mutex; /* guards what start() does, once */
+    pthread_mutex_t mutex; /* guards what choose_state() does, once */
     int cancel_state;      /* what the thread that has it is to get back */
 } beginning = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 static _Thread_local bool is_beginning;       /* this thread has the mutex */
@@ -89,7 +89,7 @@ static bool is_forked;
 static atomic_flag recorded = ATOMIC_FLAG_INIT; /* the counters have had their chance of a file */
 
 /* The thread that has it cannot be cancelled: nobody else could ever begin. */
-static void take_beginning(void)
+static void claim_beginning(void)
 {
     int cancel_state;
 
@@ -266,7 +266,7 @@ static const char *find_trouble(bool settings_bad)
 }
 
 /* What every call is to do from now on. With the beginning taken. */
-static enum ag_entry_state start(void)
+static enum ag_entry_state choose_state(void)
 {
     const char *trouble;
     bool settings_bad;
@@ -303,7 +303,7 @@ static bool replays_under(enum ag_entry_state state)
     return state == AG_ENTRY_ACTIVE && ag_replay_on() && !ag_trampoline_over();
 }
 
-/* Of enum ag_entry_replay. */
+/* The value of enum ag_entry_replay that the settings ask for in that state. */
 static int replay_under(enum ag_entry_state state)
 {
     int timed = state == AG_ENTRY_ACTIVE && (options.waits || options.on_error != AG_ON_ERROR_NOTE)
@@ -328,14 +328,14 @@ enum ag_entry_state ag_entry_start(void)
     int saved_errno = errno;
     int state;
 
-    take_beginning();
+    claim_beginning();
     state =
         atomic_load_explicit(&ag_entry_state, memory_order_relaxed); /* relaxed: under the lock */
     if (state == AG_ENTRY_NEW && !ag_driver_is_there()) {
         state = AG_ENTRY_PASSING; /* until there is one to be found */
     } else if (state == AG_ENTRY_NEW) {
         ag_entry_depth++; /* our own look-ups */
-        state = start();
+        state = choose_state();
         ag_entry_depth--;
         if (!ag_stats_counter(AG_STAT_LOOKUP_DLSYM))
             ag_stats_add(AG_STAT_LOOKUP_EXPORTED, 1);
@@ -378,7 +378,7 @@ static bool read_ahead(void)
 
 void ag_lifecycle_know_marks(void)
 {
-    take_beginning();
+    claim_beginning();
     if (read_ahead())
         ag_marks_configure(&options);
     release_beginning();
@@ -388,7 +388,7 @@ static void offer_to_nvtx(void)
 {
     int saved_errno = errno;
 
-    take_beginning();
+    claim_beginning();
     (void)read_ahead();
     ag_nvtx_offer(&options);
     release_beginning();
@@ -435,7 +435,7 @@ void ag_lifecycle_context_exists(void)
 /* The one constructor: it looks at standard error and at a few variables of the environment. The
  * fork handlers are registered here and not at the first hooked call, since a fork that has begun
  * does not see handlers registered after that. */
-__attribute__((constructor)) static void begin(void)
+__attribute__((constructor)) static void begin_library(void)
 {
     ag_log_bind();
     (void)ag_is_preloaded(); /* later a child may not ask the loader */
@@ -448,7 +448,7 @@ __attribute__((constructor)) static void begin(void)
         offer_to_nvtx();
 }
 
-__attribute__((destructor)) static void finish(void)
+__attribute__((destructor)) static void finish_library(void)
 {
     if (!ag_is_preloaded())
         return;

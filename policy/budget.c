@@ -4,6 +4,7 @@
 #include "interpose/core/base/arena.h"
 #include "interpose/core/base/map.h"
 #include "interpose/core/base/raise.h"
+#include "interpose/core/base/relaxed.h"
 #include "interpose/core/base/threads/lock.h"
 #include "policy/app/app_pools.h"
 #include "policy/backends/given.h"
@@ -103,15 +104,10 @@ uint64_t ag_budget_left_now(struct ag_device *device)
 #define SHARE        10u /* of the peak: what is kept, and what blocks are too large */
 #define DEVICE_SHARE 64u /* of the device: what blocks are too large, for it cannot be given back */
 
-static uint64_t value_of(const _Atomic uint64_t *bytes)
-{
-    return atomic_load_explicit(bytes, memory_order_relaxed);
-}
-
-/* What may come in addition. */
+/* The bytes that freed blocks may take in addition. */
 static uint64_t extra(const struct ag_bound *bound)
 {
-    uint64_t peak = value_of(&bound->peak), asked_again = value_of(&bound->asked_again);
+    uint64_t peak = ag_relaxed(&bound->peak), asked_again = ag_relaxed(&bound->asked_again);
     uint64_t more = asked_again > peak / 2 ? asked_again - peak / 2 : 0;
 
     return more < peak ? more : peak;
@@ -123,21 +119,21 @@ uint64_t ag_budget_excess(struct ag_context *context, size_t size, bool *ret_ask
     struct ag_bound *bound = &device->bound;
     _Atomic uint64_t *given_back = &bound->given_back[ag_cache_bin(size)];
     uint64_t pieces, cached = ag_cache_block_bytes(&context->cache, &pieces);
-    uint64_t taken = value_of(&device->taken) + size;
-    uint64_t idle = cached + value_of(&context->too_large), peak, more, allowed, excess;
+    uint64_t taken = ag_relaxed(&device->taken) + size;
+    uint64_t idle = cached + ag_relaxed(&context->too_large), peak, more, allowed, excess;
 
     if (atomic_load_explicit(&bound->off, memory_order_relaxed)) {
         *ret_asks_again = extra(bound) != 0;
         return 0;
     }
     /* The block of that bin which was given back last would have served. */
-    if (value_of(given_back) >= size) {
+    if (ag_relaxed(given_back) >= size) {
         atomic_store_explicit(given_back, 0, memory_order_relaxed);
         atomic_fetch_add_explicit(&bound->asked_again, size, memory_order_relaxed);
     }
     /* What another context's cache has counts as in use, so that is never too little. */
     ag_raise_to(&bound->peak, taken > idle ? taken - idle : 0);
-    peak = value_of(&bound->peak);
+    peak = ag_relaxed(&bound->peak);
     more = extra(bound);
     *ret_asks_again = more != 0;
     allowed = peak + peak / SHARE + more;
@@ -168,8 +164,8 @@ bool ag_budget_keeps_all(const struct ag_device *device)
 size_t ag_budget_largest(struct ag_context *context, size_t size)
 {
     const struct ag_device *device = context->device;
-    uint64_t most = value_of(&device->bound.peak) / SHARE + extra(&device->bound);
-    uint64_t now = value_of(&context->too_large);
+    uint64_t most = ag_relaxed(&device->bound.peak) / SHARE + extra(&device->bound);
+    uint64_t now = ag_relaxed(&context->too_large);
     uint64_t room = device->limit < device->total_bytes ? device->limit : device->total_bytes;
 
     if (most > room / DEVICE_SHARE)
@@ -180,7 +176,8 @@ size_t ag_budget_largest(struct ag_context *context, size_t size)
     return size + (most > size / 8 ? most : size / 8);
 }
 
-/* By how much it is too large for a request of `size` bytes: up to an eighth, any block may be. */
+/* The bytes by which the block is too large for a request of `size` bytes; up to an eighth more
+ * counts as none. */
 static uint64_t too_large(const struct ag_block *block, size_t size)
 {
     uint64_t more = block->size > size ? block->size - size : 0;
@@ -199,7 +196,7 @@ void ag_budget_note_freed(const struct ag_block *block)
 {
     size_t requested = atomic_load_explicit(&block->requested, memory_order_relaxed);
     uint64_t less = too_large(block, ag_cache_block_size(requested));
-    uint64_t now = value_of(&block->context->too_large);
+    uint64_t now = ag_relaxed(&block->context->too_large);
 
     while (less && !atomic_compare_exchange_weak_explicit(
                        &block->context->too_large, &now, now > less ? now - less : 0,
@@ -252,7 +249,8 @@ void ag_budget_noted_gone(uint64_t handle)
     ag_arena_put(&noted_arena, noted);
 }
 
-/* As the driver counts it; of blocks that share pages. */
+/* The bytes of a block that shares a page with others, as the driver counts them; 0 for other
+ * blocks. */
 static size_t small_native(struct ag_mem_desc desc, size_t bytes)
 {
     const size_t unit = 512;

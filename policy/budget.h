@@ -16,7 +16,7 @@ struct ag_block;
 struct ag_context;
 struct ag_device;
 
-/* Before the first device is met. */
+/* Called before the first device is met. */
 void ag_budget_configure(struct ag_size limit, struct ag_size cache);
 bool ag_budget_is_limited(void);
 /* Bytes that the program may have on a device with total_bytes; UINT64_MAX for no limit. */
@@ -36,7 +36,7 @@ void ag_budget_give(struct ag_device *device, size_t bytes);
 
 /* Bytes the program may still have: what is left, and what our caches would give at most. */
 uint64_t ag_budget_left(struct ag_device *device);
-/* The same, for the program to see: of slabs in part, nothing. */
+/* The budget that is left, for the program to see; slabs that are partly in use count in full. */
 uint64_t ag_budget_left_now(struct ag_device *device);
 
 /* Bytes that ag_budget_take() took for memory without an address, which `handle` names. False when
@@ -84,7 +84,8 @@ struct ag_bound {
     _Atomic uint64_t peak;        /* most bytes in use, since freed blocks are kept */
     _Atomic uint64_t asked_again; /* bytes that a block would have served, were it not given back */
     _Atomic bool off;
-    /* Of each bin of the cache: the size of the block given back last, 0 once it is asked for. */
+    /* The size of the block of each bin of the cache that was given back last; 0 once it is asked
+     * for. */
     _Atomic uint64_t given_back[AG_CACHE_BINS];
 };
 
@@ -101,7 +102,7 @@ void ag_budget_note_larger(const struct ag_block *block, size_t size);
 void ag_budget_note_freed(const struct ag_block *block);
 /* These blocks, linked by ->next, are about to be given back for it. */
 void ag_budget_note_given_back(const struct ag_block *blocks);
-/* That took too long: there is no bound any more. */
+/* Returning blocks took too long: there is no bound any more. */
 void ag_budget_keep_all(struct ag_device *device);
 bool ag_budget_keeps_all(const struct ag_device *device);
 

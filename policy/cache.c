@@ -10,6 +10,7 @@
 #include "policy/cache.h"
 
 #include "interpose/core/base/pages.h"
+#include "interpose/core/base/relaxed.h"
 #include "interpose/core/report/stats.h"
 #include "policy/ledger.h"
 #include "policy/slab.h"
@@ -18,7 +19,7 @@
 
 _Atomic bool ag_cache_anything_kept;
 
-/* The bin is the place of the highest bit, and the three behind it. */
+/* The bin is the place of the highest bit, and the three after it. */
 unsigned ag_cache_bin(size_t size)
 {
     size_t at_least = size > AG_CACHE_SMALLEST ? size : AG_CACHE_SMALLEST;
@@ -37,13 +38,13 @@ void ag_cache_init(struct ag_cache *cache)
 
 /* --- shards --- */
 
-/* How many, from the first on, may hold something. */
+/* How many shards, from the first on, may hold something. */
 static unsigned n_used(struct ag_cache *cache)
 {
     return atomic_load_explicit(&cache->n_used, memory_order_seq_cst);
 }
 
-/* That of the slot, which may hold something from now on. */
+/* The slot's shard, which may hold something from now on. */
 static struct ag_cache_shard *use_shard(struct ag_cache *cache, unsigned slot)
 {
     uint32_t n = atomic_load_explicit(&cache->n_used, memory_order_relaxed);
@@ -69,15 +70,10 @@ void ag_cache_prepare(struct ag_cache *cache)
     ag_pages_ready(use_shard(cache, ag_slot()), sizeof(struct ag_cache_shard));
 }
 
-static uint64_t value_of(const _Atomic uint64_t *bytes)
-{
-    return atomic_load_explicit(bytes, memory_order_relaxed);
-}
-
 /* With the lock that guards them, so relaxed. */
-static void change(_Atomic uint64_t *bytes, uint64_t by)
+static void change_bytes(_Atomic uint64_t *bytes, uint64_t by)
 {
-    atomic_store_explicit(bytes, value_of(bytes) + by, memory_order_relaxed);
+    atomic_store_explicit(bytes, ag_relaxed(bytes) + by, memory_order_relaxed);
 }
 
 uint64_t ag_cache_bytes(struct ag_cache *cache)
@@ -85,7 +81,7 @@ uint64_t ag_cache_bytes(struct ag_cache *cache)
     uint64_t sum = 0;
 
     for (unsigned i = 0; i < n_used(cache); i++)
-        sum += value_of(&cache->shards[i].bytes);
+        sum += ag_relaxed(&cache->shards[i].bytes);
     return sum;
 }
 
@@ -94,9 +90,9 @@ uint64_t ag_cache_device_bytes(struct ag_cache *cache)
     uint64_t sum = 0;
 
     for (unsigned i = 0; i < n_used(cache); i++) {
-        /* Of another thread's shard one may be read before a block goes in, one after. */
-        uint64_t bytes = value_of(&cache->shards[i].bytes);
-        uint64_t on_host = value_of(&cache->shards[i].host_bytes);
+        /* Another thread may add a block between the two reads. */
+        uint64_t bytes = ag_relaxed(&cache->shards[i].bytes);
+        uint64_t on_host = ag_relaxed(&cache->shards[i].host_bytes);
 
         sum += bytes > on_host ? bytes - on_host : 0;
     }
@@ -109,10 +105,10 @@ uint64_t ag_cache_block_bytes(struct ag_cache *cache, uint64_t *ret_pieces)
 
     for (unsigned i = 0; i < n_used(cache); i++) {
         const struct ag_cache_shard *shard = &cache->shards[i];
-        uint64_t all = value_of(&shard->bytes), on_host = value_of(&shard->host_bytes);
+        uint64_t all = ag_relaxed(&shard->bytes), on_host = ag_relaxed(&shard->host_bytes);
 
         bytes += all > on_host ? all - on_host : 0;
-        pieces += value_of(&shard->piece_bytes);
+        pieces += ag_relaxed(&shard->piece_bytes);
     }
     *ret_pieces = pieces;
     return bytes > pieces ? bytes - pieces : 0;
@@ -138,18 +134,18 @@ static inline void account(struct ag_cache_shard *shard, const struct ag_block *
     uint64_t size = block->size, end = -size % AG_NATIVE_PAGE;
     struct ag_mem_desc desc = block->desc;
 
-    change(&shard->bytes, in ? size : -size);
+    change_bytes(&shard->bytes, in ? size : -size);
     if (ag_block_slab(block))
-        change(&shard->piece_bytes, in ? size : -size);
+        change_bytes(&shard->piece_bytes, in ? size : -size);
     else if (desc.source != AG_SOURCE_CACHED && !ag_mem_desc_is_on_device(desc))
-        change(&shard->host_bytes, in ? size : -size);
+        change_bytes(&shard->host_bytes, in ? size : -size);
     else if (desc.source == AG_SOURCE_CACHED && size < AG_NATIVE_PAGE)
-        change(&shard->small_native, in ? size : -size);
+        change_bytes(&shard->small_native, in ? size : -size);
     else if (desc.source == AG_SOURCE_CACHED && end)
-        change(&shard->page_ends, in ? end : -end);
+        change_bytes(&shard->page_ends, in ? end : -end);
 }
 
-static inline void put_in(struct ag_cache_shard *shard, struct ag_block *block)
+static inline void put_in_bin(struct ag_cache_shard *shard, struct ag_block *block)
 {
     struct ag_block **bin = &shard->bins[ag_cache_bin(block->size)];
 
@@ -228,7 +224,7 @@ static struct ag_block *take_from_others(struct ag_cache *cache, unsigned own, s
 
         at = at + 1 < n ? at + 1 : 0;
         shard = &cache->shards[at];
-        if (at == own || value_of(&shard->bytes) < size || ag_spin_is_taken(&shard->lock) ||
+        if (at == own || ag_relaxed(&shard->bytes) < size || ag_spin_is_taken(&shard->lock) ||
             !ag_spin_try(&shard->lock))
             continue;
         block = take(shard, size, most, desc);
@@ -244,7 +240,7 @@ static inline struct ag_block *take_by(take_function *take, struct ag_cache *cac
     struct ag_cache_shard *shard = &cache->shards[own];
     struct ag_block *block = NULL;
 
-    if (value_of(&shard->bytes) >= size) {
+    if (ag_relaxed(&shard->bytes) >= size) {
         ag_spin_take(&shard->lock);
         block = take(shard, size, most, desc);
         ag_spin_release(&shard->lock);
@@ -270,7 +266,7 @@ struct ag_block *ag_cache_take_last(struct ag_cache *cache, size_t size)
     struct ag_cache_shard *shard = used_shard(cache);
     struct ag_block **bin, *block;
 
-    if (!shard || value_of(&shard->bytes) < size || !ag_spin_try(&shard->lock))
+    if (!shard || ag_relaxed(&shard->bytes) < size || !ag_spin_try(&shard->lock))
         return NULL;
     bin = &shard->bins[ag_cache_bin(size)];
     block = *bin;
@@ -312,8 +308,8 @@ static struct ag_block **next_out(struct ag_cache_shard *shard, uint64_t bytes, 
 }
 
 /* Takes blocks out until at least `bytes` came together. Shard locked. */
-static struct ag_block *evict(struct ag_cache_shard *shard, uint64_t bytes, enum which which,
-                              uint64_t *ret_freed)
+static struct ag_block *evict_blocks(struct ag_cache_shard *shard, uint64_t bytes, enum which which,
+                                     uint64_t *ret_freed)
 {
     struct ag_block *evicted = NULL, **link;
     unsigned top = AG_CACHE_BINS - 1;
@@ -339,7 +335,7 @@ static struct ag_block *evict_from_all(struct ag_cache *cache, uint64_t bytes, e
         uint64_t freed;
 
         ag_spin_take(&cache->shards[i].lock);
-        part = evict(&cache->shards[i], bytes, which, &freed);
+        part = evict_blocks(&cache->shards[i], bytes, which, &freed);
         ag_spin_release(&cache->shards[i].lock);
         bytes -= freed < bytes ? freed : bytes;
         for (last = part; last && last->next; last = last->next)
@@ -363,8 +359,8 @@ uint64_t ag_cache_room(struct ag_cache *cache, uint64_t *ret_small)
     uint64_t small = 0, ends = 0;
 
     for (unsigned i = 0; i < n_used(cache); i++) {
-        small += value_of(&cache->shards[i].small_native);
-        ends += value_of(&cache->shards[i].page_ends);
+        small += ag_relaxed(&cache->shards[i].small_native);
+        ends += ag_relaxed(&cache->shards[i].page_ends);
     }
     *ret_small = small;
     return (bytes > small ? bytes - small : 0) + ends;
@@ -391,7 +387,7 @@ void ag_cache_count_pieces(struct ag_cache *cache)
     for (unsigned i = 0; i < n_used(cache); i++) {
         struct ag_cache_shard *shard = &cache->shards[i];
 
-        if (!value_of(&shard->piece_bytes))
+        if (!ag_relaxed(&shard->piece_bytes))
             continue;
         ag_spin_take(&shard->lock);
         count_pieces(shard);
@@ -444,40 +440,41 @@ struct ag_block *ag_cache_empty(struct ag_cache *cache)
 
 /* --- in --- */
 
-static void allow(struct ag_cache_shard *shard, uint64_t bytes)
+static void set_allowed(struct ag_cache_shard *shard, uint64_t bytes)
 {
     ag_spin_take(&shard->lock);
     shard->allowed = bytes;
     ag_spin_release(&shard->lock);
 }
 
-/* With the cache's lock. */
+/* Called with the cache's lock. */
 static void raise_peak(struct ag_cache *cache, uint64_t bytes)
 {
-    if (bytes <= value_of(&cache->peak))
+    if (bytes <= ag_relaxed(&cache->peak))
         return;
     atomic_store_explicit(&cache->peak, bytes, memory_order_relaxed);
     ag_raise_to(&ag_stats.cached_peak, bytes);
 }
 
-/* All that the shards hold, which is what they may hold from now on. With the cache's lock. While
- * it is added up nothing is kept, so no block that goes from one to another counts twice. */
-static void recount(struct ag_cache *cache, uint64_t limit)
+/* Counts all that the shards hold, which is what they may hold from now on. Called with the cache's
+ * lock. While it is added up nothing is kept, so no block that goes from one to another counts
+ * twice. */
+static void recount_shards(struct ag_cache *cache, uint64_t limit)
 {
     unsigned n = n_used(cache); /* a shard that is new may hold nothing */
     uint64_t sum = 0;
 
     for (unsigned i = 0; i < n; i++)
-        allow(&cache->shards[i], 0);
+        set_allowed(&cache->shards[i], 0);
     for (unsigned i = 0; i < n; i++) {
         struct ag_cache_shard *shard = &cache->shards[i];
-        uint64_t bytes = value_of(&shard->bytes);
+        uint64_t bytes = ag_relaxed(&shard->bytes);
 
-        allow(shard, bytes); /* more than it holds by now, if blocks went out meanwhile */
+        set_allowed(shard, bytes); /* more than it holds by now, if blocks went out meanwhile */
         sum += bytes;
     }
     atomic_store_explicit(&cache->allowed, sum, memory_order_relaxed);
-    sum += value_of(&cache->coming);
+    sum += ag_relaxed(&cache->coming);
     raise_peak(cache, sum < limit ? sum : limit);
 }
 
@@ -485,8 +482,8 @@ static void recount(struct ag_cache *cache, uint64_t limit)
 static void grant(struct ag_cache *cache, struct ag_cache_shard *shard, uint64_t more)
 {
     shard->allowed += more;
-    change(&cache->allowed, more);
-    raise_peak(cache, value_of(&cache->allowed));
+    change_bytes(&cache->allowed, more);
+    raise_peak(cache, ag_relaxed(&cache->allowed));
 }
 
 /* Bytes beyond what the shard may hold. */
@@ -500,20 +497,20 @@ static uint64_t missing(const struct ag_cache_shard *shard, uint64_t bytes)
 static struct ag_block *keep_or_evict(struct ag_cache *cache, struct ag_cache_shard *shard,
                                       struct ag_block *block, uint64_t limit)
 {
-    uint64_t allowed = value_of(&cache->allowed), freed = 0;
+    uint64_t allowed = ag_relaxed(&cache->allowed), freed = 0;
     struct ag_block *out = NULL;
 
     ag_spin_take(&shard->lock);
     if (allowed > limit - block->size)
-        out = evict(shard, allowed - (limit - block->size), ALL_BLOCKS, &freed);
+        out = evict_blocks(shard, allowed - (limit - block->size), ALL_BLOCKS, &freed);
     shard->allowed -= freed;
-    change(&cache->allowed, -freed);
+    change_bytes(&cache->allowed, -freed);
     if (allowed - freed > limit - block->size) {
         block->next = out;
         out = block;
     } else {
-        grant(cache, shard, missing(shard, value_of(&shard->bytes) + block->size));
-        put_in(shard, block);
+        grant(cache, shard, missing(shard, ag_relaxed(&shard->bytes) + block->size));
+        put_in_bin(shard, block);
     }
     ag_spin_release(&shard->lock);
     return out;
@@ -523,30 +520,30 @@ static struct ag_block *keep_or_evict(struct ag_cache *cache, struct ag_cache_sh
 static bool keep_if_granted(struct ag_cache *cache, struct ag_cache_shard *shard,
                             struct ag_block *block, uint64_t limit)
 {
-    uint64_t most = value_of(&cache->peak) < limit ? value_of(&cache->peak) : limit;
-    uint64_t allowed = value_of(&cache->allowed), more;
+    uint64_t most = ag_relaxed(&cache->peak) < limit ? ag_relaxed(&cache->peak) : limit;
+    uint64_t allowed = ag_relaxed(&cache->allowed), more;
     bool granted;
 
     ag_spin_take(&shard->lock);
-    more = missing(shard, value_of(&shard->bytes) + block->size);
+    more = missing(shard, ag_relaxed(&shard->bytes) + block->size);
     granted = allowed <= most && more <= most - allowed;
     if (granted) {
         grant(cache, shard, more);
-        put_in(shard, block);
+        put_in_bin(shard, block);
     }
     ag_spin_release(&shard->lock);
     return granted;
 }
 
-/* With the shard's lock, which is released. */
+/* Called with the shard's lock, which is released. */
 static inline bool keep_unasked(struct ag_cache *cache, struct ag_cache_shard *shard,
                                 struct ag_block *block, uint64_t limit)
 {
-    bool allowed = !missing(shard, value_of(&shard->bytes) + block->size) &&
-                   value_of(&cache->allowed) <= limit;
+    bool allowed = !missing(shard, ag_relaxed(&shard->bytes) + block->size) &&
+                   ag_relaxed(&cache->allowed) <= limit;
 
     if (allowed)
-        put_in(shard, block);
+        put_in_bin(shard, block);
     ag_spin_release(&shard->lock);
     return allowed;
 }
@@ -562,7 +559,7 @@ __attribute__((noinline)) static struct ag_block *keep_asking(struct ag_cache *c
     atomic_fetch_add_explicit(&cache->coming, size, memory_order_relaxed);
     ag_lock_take(&cache->lock);
     if (!keep_if_granted(cache, shard, block, limit)) {
-        recount(cache, limit);
+        recount_shards(cache, limit);
         out = keep_or_evict(cache, shard, block, limit);
     }
     atomic_fetch_sub_explicit(&cache->coming, size, memory_order_relaxed);

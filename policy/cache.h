@@ -34,8 +34,8 @@ struct ag_cache_shard {
      * if that has none. */
     _Atomic uint64_t bytes;
     _Atomic uint64_t host_bytes; /* of them, those that take no room on the device */
-    /* Of them, native blocks smaller than a page of the driver; and by how much larger ones fall
-     * short of whole pages. */
+    /* Bytes of native blocks smaller than a page of the driver; and by how many bytes larger ones
+     * fall short of whole pages. */
     _Atomic uint64_t small_native, page_ends;
     _Atomic uint64_t piece_bytes;         /* of those on the device, pieces of slabs */
     uint64_t allowed;                     /* what `bytes` may come to unasked: see cache.c */
@@ -76,7 +76,7 @@ static inline bool ag_cache_is_block_size(size_t size)
 /* The bin of a size, below AG_CACHE_BINS. Sizes in one bin differ by at most an eighth. */
 unsigned ag_cache_bin(size_t size);
 
-/* Has the process ever kept memory that the driver could have back: in a cache, behind guards, or
+/* Has the process ever kept memory that the driver could have back: in a cache, kept by guards, or
  * in graphs of ours? Until then, a call that finds none needs no other look. Relaxed: the call that
  * failed for what is kept came after it. */
 extern _Atomic bool ag_cache_anything_kept;
@@ -99,7 +99,7 @@ void ag_cache_prepare(struct ag_cache *cache);
 /* A block of that descriptor, of at least `size` (from ag_cache_block_size) and at most one eighth
  * more, or NULL. */
 struct ag_block *ag_cache_take(struct ag_cache *cache, size_t size, struct ag_mem_desc desc);
-/* The same, about the smallest of those that are from `size` to `most`. */
+/* A block of about the least size of those from `size` to `most`, or NULL. */
 struct ag_block *ag_cache_take_smallest(struct ag_cache *cache, size_t size, size_t most,
                                         struct ag_mem_desc desc);
 /* A block of the calling thread's shard that is just so large, and the program cannot tell from

@@ -8,7 +8,7 @@
 #include "policy/order/capture.h"
 
 /* What the driver says of our pool on the device. Of a capture nothing is asked. */
-static void ask_pool(struct ag_device *device, struct ag_held_failure *failure)
+static void ask_pool_levels_of(struct ag_device *device, struct ag_held_failure *failure)
 {
     cuuint64_t reserved = 0, used = 0;
 
@@ -34,7 +34,7 @@ static void note_failure(enum ag_held_kind kind, size_t bytes, struct ag_device 
             failure.total_bytes = total_bytes;
         }
         failure.cached_bytes = ag_device_cached(device);
-        ask_pool(device, &failure);
+        ask_pool_levels_of(device, &failure);
     }
     ag_holders_failed(&failure);
 }

@@ -22,7 +22,7 @@ static inline CUresult ag_held_given(CUresult result, enum ag_held_kind kind,
     return result;
 }
 
-/* Likewise, of host memory. */
+/* Notes an allocation of host memory. */
 static inline CUresult ag_held_given_host(CUresult result, void *const *address, size_t bytes)
 {
     if (ag_holders_on())

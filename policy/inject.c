@@ -20,8 +20,8 @@ static const struct ag_rules *rules;
 static unsigned failing; /* 1 << enum ag_call: kinds of calls that some rule fails */
 static _Atomic uint64_t n_asked[AG_N_CALLS]; /* calls so far, while a rule counts them */
 
-/* Of a rule that fails calls: those that it held for, and the bytes of those that passed. Relaxed:
- * numbers, each for one call. */
+/* What each rule that fails calls has counted: calls that it held for, and the bytes of those that
+ * passed. Relaxed: numbers, each for one call. */
 static struct {
     _Atomic uint64_t calls, passed_bytes;
 } counts[AG_MAX_RULES];
@@ -78,8 +78,8 @@ static bool fails(unsigned i, size_t bytes)
     return due;
 }
 
-/* The first rule that applies; what one that only fails calls lets pass is for those behind it. */
-static struct ag_choice choose(const struct ag_asked *asked)
+/* The first rule that applies; what one that only fails calls lets pass is for those after it. */
+static struct ag_choice first_deciding(const struct ag_asked *asked)
 {
     struct ag_choice choice = {ag_rules_match(rules, 0, asked), false};
 
@@ -92,7 +92,7 @@ static struct ag_choice choose(const struct ag_asked *asked)
     return choice;
 }
 
-static void tell(const struct ag_asked *asked, int rule)
+static void tell_injected(const struct ag_asked *asked, int rule)
 {
     static const enum ag_stat counters[AG_N_CALLS] = {
         [AG_CALL_DEVICE] = AG_STAT_INJECTED_DEVICE,   [AG_CALL_ASYNC] = AG_STAT_INJECTED_ASYNC,
@@ -119,9 +119,9 @@ struct ag_choice ag_inject_choose(enum ag_call call, size_t bytes, int device, b
         asked.nth = atomic_fetch_add_explicit(&n_asked[call], 1, memory_order_relaxed) + 1;
     if (rules->needs & AG_NEED_THREAD && !prctl(PR_GET_NAME, thread))
         asked.thread = thread;
-    choice = choose(&asked);
+    choice = first_deciding(&asked);
     if (choice.fails)
-        tell(&asked, choice.rule);
+        tell_injected(&asked, choice.rule);
     return choice;
 }
 

@@ -34,9 +34,9 @@ struct ag_choice ag_inject_choose(enum ag_call call, size_t bytes, int device, b
  * device makes every call in `context`, which may be NULL, fail otherwise. */
 CUresult ag_inject_error(struct ag_context *context);
 
-/* For calls that no other action concerns, and with parameters that the driver would take: their
- * error; CUDA_SUCCESS: the driver is to be called. `device`: as above; the current context's is
- * taken where there is none. `caller`: the return address of the hook. */
+/* The error of a call that no other action concerns, and whose parameters the driver would take;
+ * CUDA_SUCCESS: the driver is to be called. `device`: as above; the current context's is taken
+ * where there is none. `caller`: the return address of the hook. */
 CUresult ag_inject(enum ag_call call, size_t bytes, int device, const void *caller);
 
 #endif

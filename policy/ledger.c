@@ -43,12 +43,12 @@ static _Atomic unsigned begun[PLACES];
 static _Atomic uint64_t regions[REGIONS / 64];
 
 /* Neighbouring allocations lie 512 B or more apart. */
-static unsigned shard_of(CUdeviceptr address)
+static unsigned shard_of_address(CUdeviceptr address)
 {
     return (unsigned)(ag_hash_spread(address >> 9) >> 56) % SHARDS;
 }
 
-static _Atomic unsigned *place_of(CUdeviceptr address)
+static _Atomic unsigned *begun_in_page(CUdeviceptr address)
 {
     return &begun[ag_hash_spread(address >> PAGE_BITS) >> 52];
 }
@@ -62,7 +62,7 @@ void ag_ledger_prepare(void)
 
 bool ag_ledger_may_have(CUdeviceptr address)
 {
-    return atomic_load_explicit(place_of(address), memory_order_relaxed) != 0;
+    return atomic_load_explicit(begun_in_page(address), memory_order_relaxed) != 0;
 }
 
 static _Atomic uint64_t *region(CUdeviceptr address, uint64_t *ret_bit)
@@ -93,9 +93,9 @@ void ag_ledger_note_memory(CUdeviceptr address, size_t size)
     }
 }
 
-static unsigned take(CUdeviceptr address)
+static unsigned lock_shard(CUdeviceptr address)
 {
-    unsigned i = shard_of(address);
+    unsigned i = shard_of_address(address);
 
     ag_spin_take(&shards[i].lock);
     return i;
@@ -117,7 +117,7 @@ struct ag_block *ag_ledger_enter(CUdeviceptr address, size_t size, struct ag_con
     block->placement = (uint8_t)ag_mem_desc_placement(desc);
     if (desc.source != AG_SOURCE_NATIVE)
         ag_ledger_note_memory(address, size);
-    i = take(address);
+    i = lock_shard(address);
     if (!shards[i].map.capacity)
         ag_map_begin(&shards[i].map, shards[i].first, FIRST_ENTRIES);
     entered = ag_map_put(&shards[i].map, address, block);
@@ -126,7 +126,7 @@ struct ag_block *ag_ledger_enter(CUdeviceptr address, size_t size, struct ag_con
         ag_arena_put(&arena, block);
         return NULL;
     }
-    atomic_fetch_add_explicit(place_of(address), 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(begun_in_page(address), 1, memory_order_relaxed);
     return block;
 }
 
@@ -138,7 +138,7 @@ void ag_ledger_lend(struct ag_block *block, size_t requested)
 
 uint64_t ag_ledger_note_export(CUdeviceptr base, uint64_t number)
 {
-    unsigned i = take(base);
+    unsigned i = lock_shard(base);
     struct ag_block *block = ag_map_get(&shards[i].map, base);
     struct ag_block_rare *rare = NULL;
     uint64_t has = 0;
@@ -153,7 +153,7 @@ uint64_t ag_ledger_note_export(CUdeviceptr base, uint64_t number)
 
 bool ag_ledger_note_sync(CUdeviceptr base, enum ag_sync_memops set)
 {
-    unsigned i = take(base);
+    unsigned i = lock_shard(base);
     struct ag_block *block = ag_map_get(&shards[i].map, base);
     bool live = block && atomic_load_explicit(&block->state, memory_order_acquire) == AG_BLOCK_LIVE;
 
@@ -190,7 +190,7 @@ __attribute__((noinline)) static enum ag_claim claim_waiting(CUdeviceptr address
     int found;
 
     for (;;) {
-        block = take_over(take(address), address, AG_BLOCK_KEPT, &found);
+        block = take_over(lock_shard(address), address, AG_BLOCK_KEPT, &found);
         if (found != AG_BLOCK_MOVING)
             break;
         ag_wait_pause(&wait); /* a few driver calls of another thread */
@@ -203,7 +203,7 @@ __attribute__((noinline)) static enum ag_claim claim_waiting(CUdeviceptr address
 
 enum ag_claim ag_ledger_claim(CUdeviceptr address, struct ag_block **ret_block)
 {
-    unsigned i = shard_of(address);
+    unsigned i = shard_of_address(address);
     struct ag_block *block;
     int found;
 
@@ -221,7 +221,7 @@ enum ag_claim ag_ledger_claim(CUdeviceptr address, struct ag_block **ret_block)
 struct ag_block *ag_ledger_move(CUdeviceptr address)
 {
     int found;
-    struct ag_block *block = take_over(take(address), address, AG_BLOCK_MOVING, &found);
+    struct ag_block *block = take_over(lock_shard(address), address, AG_BLOCK_MOVING, &found);
 
     return found == AG_BLOCK_LIVE ? block : NULL;
 }
@@ -232,7 +232,7 @@ void ag_ledger_moved(struct ag_block *block, struct ag_mem_desc desc)
 
     if (desc.source != AG_SOURCE_NATIVE)
         ag_ledger_note_memory(block->address, block->size);
-    i = take(block->address);
+    i = lock_shard(block->address);
     block->desc = desc; /* under the lock: ag_ledger_look() reads it */
     block->placement = (uint8_t)ag_mem_desc_placement(desc);
     atomic_store_explicit(&block->state, AG_BLOCK_LIVE, memory_order_release);
@@ -241,11 +241,11 @@ void ag_ledger_moved(struct ag_block *block, struct ag_mem_desc desc)
 
 void ag_ledger_remove(struct ag_block *block)
 {
-    unsigned i = take(block->address);
+    unsigned i = lock_shard(block->address);
 
     (void)ag_map_take(&shards[i].map, block->address);
     ag_spin_release(&shards[i].lock);
-    atomic_fetch_sub_explicit(place_of(block->address), 1, memory_order_relaxed);
+    atomic_fetch_sub_explicit(begun_in_page(block->address), 1, memory_order_relaxed);
     if (ag_block_rare(block))
         ag_arena_put(&rare_arena, ag_block_rare(block));
     ag_arena_put(&arena, block);
@@ -254,7 +254,7 @@ void ag_ledger_remove(struct ag_block *block)
 bool ag_ledger_rename(struct ag_block *block, CUdeviceptr address, bool always)
 {
     CUdeviceptr before = block->address;
-    unsigned i = take(address);
+    unsigned i = lock_shard(address);
     bool entered;
 
     if (!shards[i].map.capacity)
@@ -265,11 +265,11 @@ bool ag_ledger_rename(struct ag_block *block, CUdeviceptr address, bool always)
     ag_spin_release(&shards[i].lock);
     if (!entered && !always)
         return false;
-    atomic_fetch_add_explicit(place_of(address), 1, memory_order_relaxed);
-    i = take(before);
+    atomic_fetch_add_explicit(begun_in_page(address), 1, memory_order_relaxed);
+    i = lock_shard(before);
     (void)ag_map_take(&shards[i].map, before);
     ag_spin_release(&shards[i].lock);
-    atomic_fetch_sub_explicit(place_of(before), 1, memory_order_relaxed);
+    atomic_fetch_sub_explicit(begun_in_page(before), 1, memory_order_relaxed);
     return entered;
 }
 
@@ -293,7 +293,7 @@ struct ag_block_rare *ag_ledger_rare(struct ag_block *block)
 uint64_t ag_ledger_buffer_id(CUdeviceptr base)
 {
     static _Atomic uint64_t next_buffer = FIRST_BUFFER; /* relaxed: a number */
-    unsigned i = take(base);
+    unsigned i = lock_shard(base);
     struct ag_block *block = ag_map_get(&shards[i].map, base);
     struct ag_block_rare *rare = block ? ag_ledger_rare(block) : NULL;
     uint64_t id = rare ? atomic_load_explicit(&rare->buffer_id, memory_order_relaxed) : 0;
@@ -308,7 +308,7 @@ uint64_t ag_ledger_buffer_id(CUdeviceptr base)
 
 bool ag_ledger_look(CUdeviceptr base, struct ag_block_seen *ret_seen)
 {
-    unsigned i = take(base);
+    unsigned i = lock_shard(base);
     struct ag_block *block = ag_map_get(&shards[i].map, base);
 
     if (block) {

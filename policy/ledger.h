@@ -34,7 +34,7 @@ enum ag_sync_memops { AG_SYNC_NOT_SET, AG_SYNC_OFF, AG_SYNC_ON };
 
 /* What few blocks have. */
 struct ag_block_rare {
-    /* Of its IPC handle (ipc_export.c); AG_EXPORTED_BY_DRIVER; 0: it has none. */
+    /* The number of its IPC handle (ipc_export.c), or AG_EXPORTED_BY_DRIVER; 0: it has none. */
     _Atomic uint64_t export_number;
     uint64_t private_pool; /* of the capture it was allocated in (private_pool.h); 0 for none */
     struct ag_guarded *guarded; /* while it is (guard.h), else NULL */
@@ -60,7 +60,7 @@ struct ag_block {
 
 _Static_assert(sizeof(struct ag_block) == 64, "one line");
 
-/* In ag_block.slab. The second: ag_cache_count_pieces() has seen it where it is. */
+/* Bits of ag_block.slab. The second: ag_cache_count_pieces() has seen the piece where it is. */
 #define AG_BLOCK_IS_SLAB ((uintptr_t)1)
 #define AG_BLOCK_COUNTED ((uintptr_t)2)
 

@@ -25,7 +25,7 @@ enum ag_source {
 
 struct ag_mem_desc {
     unsigned source : 4; /* enum ag_source */
-    /* Of managed memory; 0 else. The enumerations of rules.h. */
+    /* Enumerations of rules.h for managed memory; 0 for other memory. */
     unsigned prefer : 4, access : 3, prefetch : 3;
     unsigned read_mostly : 1;
     unsigned spilled : 1; /* what did not fit */

@@ -56,7 +56,7 @@ static void set_tight(struct ag_device *device, bool is_tight)
     atomic_store_explicit(&device->is_tight, is_tight, memory_order_relaxed);
 }
 
-static uint64_t look(struct ag_device *device)
+static uint64_t look_at_room(struct ag_device *device)
 {
     uint64_t missing = missing_room(device);
 
@@ -74,7 +74,7 @@ static bool has_moved(struct ag_device *device, size_t bytes)
 
 uint64_t ag_pressure_given(struct ag_device *device, size_t bytes)
 {
-    return has_moved(device, bytes) ? look(device) : 0;
+    return has_moved(device, bytes) ? look_at_room(device) : 0;
 }
 
 bool ag_pressure_is_tight(const struct ag_device *device)
@@ -87,10 +87,10 @@ void ag_pressure_returned(struct ag_device *device, size_t bytes)
     const struct ag_context *context = ag_context_current();
 
     if (context && context->device == device && !ag_capture_is_open() && has_moved(device, bytes))
-        (void)look(device);
+        (void)look_at_room(device);
 }
 
-/* A native cudaFree would have waited for the work that our frees are ordered behind, so waiting
+/* A native cudaFree would have waited for the work that our frees are ordered after, so waiting
  * now takes no longer than natively. But the thread that frees would have waited, not the one
  * that allocates now, and the device may be waiting for this one. So every wait has a timeout, and
  * once one has expired the next ones are short. Only who made the last of these frees waits for as
@@ -100,7 +100,7 @@ void ag_pressure_returned(struct ag_device *device, size_t bytes)
 
 static _Atomic bool timed_out; /* relaxed: how long to wait */
 
-static uint64_t timeout(void)
+static uint64_t frees_timeout(void)
 {
     return atomic_load_explicit(&timed_out, memory_order_relaxed) ? SHORT_TIMEOUT_NS : TIMEOUT_NS;
 }
@@ -134,7 +134,7 @@ static void wait_for_frees(enum ag_stat why)
     struct wait wait = {0};
 
     (void)wait_as_natively(why);
-    wait.timeout_ns = timeout();
+    wait.timeout_ns = frees_timeout();
     ag_context_each(wait_released, &wait);
     atomic_store_explicit(&timed_out, wait.in_vain, memory_order_relaxed);
     if (wait.in_vain) {
@@ -165,7 +165,7 @@ bool ag_pressure_wait_for_others(const struct ag_device *device)
 {
     if (!atomic_load_explicit(&device->n_returning, memory_order_seq_cst))
         return false;
-    if (ag_device_wait_returned(device, timeout()))
+    if (ag_device_wait_returned(device, frees_timeout()))
         return true;
     atomic_store_explicit(&timed_out, true, memory_order_relaxed);
     ag_trace_step(AG_STAT_LADDER_IN_VAIN, device->ordinal, 0);
@@ -218,7 +218,7 @@ static void give_up_each(void (*give_up)(struct ag_context *context, void *room)
 bool ag_pressure_make_room(struct ag_device *device, size_t bytes)
 {
     uint64_t taken = atomic_load_explicit(&device->taken, memory_order_relaxed);
-    struct room room = {device, bytes, timeout(), true};
+    struct room room = {device, bytes, frees_timeout(), true};
 
     if (device->limit == UINT64_MAX || bytes > ag_budget_left(device))
         return false;
@@ -240,7 +240,7 @@ struct free_bytes {
     bool known;
 };
 
-static void ask_free(struct ag_context *context, void *data)
+static void ask_free_of_device(struct ag_context *context, void *data)
 {
     struct free_bytes *asked = data;
     size_t free_bytes, total_bytes;
@@ -275,7 +275,7 @@ static void make_free(struct ag_device *device, uint64_t bytes)
     struct free_bytes is = {.device = device};
     struct room room = {device, 0, YIELD_NS, false};
 
-    ag_context_each(ask_free, &is);
+    ag_context_each(ask_free_of_device, &is);
     if (!is.known || is.bytes >= bytes)
         return;
     room.bytes = bytes - is.bytes;
@@ -324,7 +324,7 @@ void ag_pressure_look_beside(struct ag_device *device)
     if (device->is_integrated || ag_capture_is_open())
         return;
     ag_timing_is_slow();
-    ag_context_each(ask_free, &is);
+    ag_context_each(ask_free_of_device, &is);
     if (!is.known)
         return;
     set_tight(device, is.bytes < device->total_bytes / ROOM_SHARE);
@@ -339,7 +339,7 @@ void ag_pressure_look_beside(struct ag_device *device)
 /* `all`: what others have, too. */
 static void relieve(struct ag_device *device, bool all)
 {
-    struct room room = {device, UINT64_MAX, timeout(), true};
+    struct room room = {device, UINT64_MAX, frees_timeout(), true};
 
     if (!ag_capture_is_open()) { /* what is guarded is read first */
         (void)ag_guard_relieve(device);

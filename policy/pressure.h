@@ -34,7 +34,7 @@ void ag_pressure_ask(void (*give_back)(void));
  * context is one of the device. */
 uint64_t ag_pressure_given(struct ag_device *device, size_t bytes);
 bool ag_pressure_is_tight(const struct ag_device *device);
-/* On such a card the driver has got `bytes` back. Whatever context is current. */
+/* The driver has got `bytes` back on such a card, whatever context is current. */
 void ag_pressure_returned(struct ag_device *device, size_t bytes);
 
 /* Memory that takes the card without failing: managed memory comes to it page by page, and has its
@@ -79,11 +79,11 @@ bool ag_pressure_make_room(struct ag_device *device, size_t bytes);
 /* Empties the caches of `device`, waits for pending frees, trims its pools: a failed allocation is
  * worth another try. */
 void ag_pressure_relieve(struct ag_device *device);
-/* The same after another call failed that takes memory of `device`; NULL: of the device of the
- * calling thread's context, and false if there is none. */
+/* Relieves the device after another call failed that takes memory of `device`; NULL: of the device
+ * of the calling thread's context, and false if there is none. */
 bool ag_pressure_relieve_for_call(struct ag_device *device);
-/* The same after withheld work failed, whose stream the calling thread owns: graphs of ours stay.
- */
+/* Relieves the device after withheld work failed, whose stream the calling thread owns: graphs of
+ * ours stay. */
 bool ag_pressure_relieve_for_withheld(void);
 
 #endif

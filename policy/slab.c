@@ -129,7 +129,7 @@ static unsigned last_set(const uint64_t *bits, unsigned at)
 
 /* --- the list of open slabs, with the shard's lock --- */
 
-static void list(struct ag_slab *slab)
+static void list_open(struct ag_slab *slab)
 {
     struct ag_slab **first = &slab->shard->open;
 
@@ -150,8 +150,8 @@ static void unlist(struct ag_slab *slab)
     slab->link = NULL;
 }
 
-/* So many pieces more are out, or less, and so many more of these are counted in the cache: how
- * many are out now. With the shard's lock. */
+/* Counts pieces that go out or come back, and those among them that the cache counts. Returns how
+ * many are out now. Called with the shard's lock. */
 static uint32_t change_pieces(struct ag_slab *slab, uint32_t out_by, uint32_t counted_by)
 {
     bool was_whole = slab->n_counted && slab->n_counted == slab->n_out, is_whole;
@@ -181,8 +181,8 @@ static struct ag_slab_shard *own_shard(struct ag_slabs *slabs)
     return &slabs->shards[ag_slot() & (shards - 1)];
 }
 
-/* With the shard's lock. */
-static bool cut(struct ag_slab *slab, size_t size, struct ag_slab_piece *ret)
+/* Called with the shard's lock. */
+static bool cut_piece(struct ag_slab *slab, size_t size, struct ag_slab_piece *ret)
 {
     unsigned n = (unsigned)((size + GRANULE - 1) / GRANULE), at = GRANULES;
 
@@ -214,7 +214,7 @@ enum ag_slab_cut ag_slab_cut(struct ag_slabs *slabs, size_t size, struct ag_mem_
         next = slab->next;
         if (!ag_mem_desc_same(slab->whole->desc, desc))
             continue;
-        if (cut(slab, size, ret))
+        if (cut_piece(slab, size, ret))
             result = AG_SLAB_CUT;
         else /* so that nobody looks at it in vain again */
             unlist(slab);
@@ -234,8 +234,8 @@ void ag_slab_failed(struct ag_slab_piece *piece)
     ag_spin_release(&piece->shard->lock);
 }
 
-/* With the shard's lock. */
-static struct ag_slab *take_unused(struct ag_slab_shard *shard)
+/* Called with the shard's lock. */
+static struct ag_slab *obtain_slab(struct ag_slab_shard *shard)
 {
     struct ag_slab *slab = shard->freelist;
 
@@ -249,7 +249,7 @@ static struct ag_slab *take_unused(struct ag_slab_shard *shard)
     return slab;
 }
 
-static void fill(struct ag_slab *slab, struct ag_slabs *owner, struct ag_block *whole)
+static void fill_slab(struct ag_slab *slab, struct ag_slabs *owner, struct ag_block *whole)
 {
     slab->owner = owner;
     slab->whole = whole;
@@ -273,11 +273,11 @@ bool ag_slab_begin(struct ag_slabs *slabs, struct ag_block *whole, size_t size,
 
     ag_spin_take(&shard->lock);
     shard->coming = false;
-    slab = take_unused(shard);
+    slab = obtain_slab(shard);
     if (slab) {
-        fill(slab, slabs, whole);
-        (void)cut(slab, size, piece);
-        list(slab);
+        fill_slab(slab, slabs, whole);
+        (void)cut_piece(slab, size, piece);
+        list_open(slab);
         ag_block_set_cut_up(whole, slab);
     }
     ag_spin_release(&shard->lock);
@@ -307,7 +307,7 @@ uint64_t ag_slab_number(const struct ag_slab *slab)
 /* --- back --- */
 
 /* The slab has all its pieces back. With the shard's lock; its block. */
-static struct ag_block *end(struct ag_slab *slab)
+static struct ag_block *end_slab(struct ag_slab *slab)
 {
     struct ag_block *whole = slab->whole;
 
@@ -332,10 +332,10 @@ struct ag_block *ag_slab_return(struct ag_slab *slab, CUdeviceptr address, size_
         mark(slab->used, at, n, false);
         slab->n_free += n;
         if (!slab->link && slab->n_free >= WORTH_A_LOOK)
-            list(slab);
+            list_open(slab);
     }
     if (change_out(slab, (uint32_t)-1) == 0)
-        whole = end(slab);
+        whole = end_slab(slab);
     ag_spin_release(&slab->shard->lock);
     if (whole) {
         ag_stats_add(AG_STAT_SLAB_ENDED, 1);

@@ -52,7 +52,7 @@ struct ag_slab_shard {
     struct ag_slab *freelist; /* not of memory: kept, since a late reader may look at them */
 };
 
-/* Those of one context. */
+/* The slabs of one context. */
 struct ag_slabs {
     _Atomic uint32_t n;       /* slabs that something is cut from */
     _Atomic uint32_t n_whole; /* of them, those whose pieces are all counted in the cache */
@@ -74,7 +74,8 @@ uint64_t ag_slab_largest(void);
 void ag_slabs_init(struct ag_slabs *slabs);
 /* Bytes of all that something is cut from. */
 uint64_t ag_slabs_bytes(struct ag_slabs *slabs);
-/* Of them, those whose pieces were all in the cache when ag_cache_count_pieces() was there. */
+/* Bytes of the slabs whose pieces were all in the cache when ag_cache_count_pieces() last
+ * looked. */
 uint64_t ag_slabs_whole_bytes(struct ag_slabs *slabs);
 /* The context is gone, with all its memory. */
 void ag_slabs_clear(struct ag_slabs *slabs);
@@ -106,7 +107,7 @@ uint64_t ag_slab_number(const struct ag_slab *slab);
 struct ag_block *ag_slab_return(struct ag_slab *slab, CUdeviceptr address, size_t size);
 /* A piece of it is counted as being in the cache from now on, or no more. */
 void ag_slab_count_piece(struct ag_slab *slab, bool in);
-/* How many are. */
+/* How many pieces of the slab are counted in the cache. */
 uint32_t ag_slab_counted(struct ag_slab *slab);
 
 /* Where the piece begins that `address` may lie in, 0 if there is none. Any thread, at any time. */

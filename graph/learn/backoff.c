@@ -74,7 +74,7 @@ void ag_backoff_free(struct ag_backoff *backoff)
 }
 
 /* Operations since the same hash was met, or 0. */
-static uint32_t meet(struct seen *seen, uint32_t tag, uint32_t now)
+static uint32_t distance_to_last(struct seen *seen, uint32_t tag, uint32_t now)
 {
     uint32_t distance = seen->tag == tag ? now - seen->at : 0;
 
@@ -100,19 +100,20 @@ static uint32_t find_period(struct ag_backoff *backoff)
     uint32_t tag = (uint32_t)(mixed >> 8) | 1, found = 0;
     uint32_t n_far = backoff->at < AG_BACKOFF_FIRST_CREDIT ? AG_BACKOFF_FAR_FIRST : AG_BACKOFF_FAR;
 
-    if (note_distance(&backoff->near_run,
-                      meet(&backoff->near[(mixed >> 40) % AG_BACKOFF_NEAR], tag, backoff->at),
-                      AG_BACKOFF_NEAR_MEETS))
+    if (note_distance(
+            &backoff->near_run,
+            distance_to_last(&backoff->near[(mixed >> 40) % AG_BACKOFF_NEAR], tag, backoff->at),
+            AG_BACKOFF_NEAR_MEETS))
         found = backoff->near_run.distance;
     if (mixed >> 60 == 0 &&
         note_distance(&backoff->far_run,
-                      meet(&backoff->far[(mixed >> 40) % n_far], tag, backoff->at),
+                      distance_to_last(&backoff->far[(mixed >> 40) % n_far], tag, backoff->at),
                       AG_BACKOFF_FAR_MEETS))
         found = backoff->far_run.distance;
     return found;
 }
 
-static void give(struct ag_backoff *backoff, uint32_t credit)
+static void raise_credit(struct ag_backoff *backoff, uint32_t credit)
 {
     if (backoff->credit < (int64_t)credit)
         backoff->credit = credit;
@@ -120,23 +121,24 @@ static void give(struct ag_backoff *backoff, uint32_t credit)
 
 /* A hash from before the back-off came again: any number of iterations may lie between, so the
  * period is not known, only that there is one. */
-static void probe(struct ag_backoff *backoff)
+static void grant_probe(struct ag_backoff *backoff)
 {
     if (backoff->granted)
         return;
-    give(backoff, backoff->probe ? backoff->probe : backoff->length / AG_BACKOFF_RETRY_SHARE);
+    raise_credit(backoff,
+                 backoff->probe ? backoff->probe : backoff->length / AG_BACKOFF_RETRY_SHARE);
     backoff->granted = 1;
     backoff->probe = backoff->probe == AG_BACKOFF_MOST_PROBE      ? 0
                      : backoff->probe < AG_BACKOFF_MOST_PROBE / 4 ? backoff->probe * 4
                                                                   : AG_BACKOFF_MOST_PROBE;
 }
 
-static void consider(struct ag_backoff *backoff, uint32_t distance)
+static void consider_period(struct ag_backoff *backoff, uint32_t distance)
 {
     uint32_t cost = AG_BACKOFF_ITERATIONS * distance + AG_BACKOFF_LATER_CREDIT;
 
     if (distance > backoff->at - backoff->resumed_at) {
-        probe(backoff);
+        grant_probe(backoff);
         return;
     }
     if (!distance || distance > AG_HISTORY_WINDOW || distance < backoff->granted ||
@@ -145,7 +147,7 @@ static void consider(struct ag_backoff *backoff, uint32_t distance)
     backoff->granted = 2 * distance;
     if (backoff->tried < backoff->granted)
         backoff->tried = backoff->granted;
-    give(backoff, cost);
+    raise_credit(backoff, cost);
 }
 
 bool ag_backoff_sample(struct ag_backoff *backoff, uint64_t hash, uint32_t place)
@@ -158,7 +160,7 @@ bool ag_backoff_sample(struct ag_backoff *backoff, uint64_t hash, uint32_t place
     backoff->rolling = ag_rolling_hash(backoff->rolling, hash);
     distance = find_period(backoff);
     if (!is_short)
-        consider(backoff, distance);
+        consider_period(backoff, distance);
     backoff->credit -= is_short ? AG_BACKOFF_SHORT_COST : 1;
     return backoff->credit <= 0;
 }

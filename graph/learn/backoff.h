@@ -33,7 +33,7 @@ void ag_backoff_prepare(void);
 /* Charges for one sampled operation, the `place`-th of its segment (from 1; 0: it cannot be
  * recorded). True: the stream should back off, if it withholds nothing. */
 bool ag_backoff_sample(struct ag_backoff *backoff, uint64_t hash, uint32_t place);
-/* So many operations were launched in a graph. */
+/* `n_ops` operations were launched in a graph. */
 void ag_backoff_gained(struct ag_backoff *backoff, uint32_t n_ops);
 /* Sampling is worthwhile for another reason: full credit. */
 void ag_backoff_refresh(struct ag_backoff *backoff);

@@ -76,7 +76,7 @@ static void begin_candidate(struct ag_history *history)
 }
 
 /* Notes the operation at this position, which is at this anchor or is not. */
-static enum event note(struct anchor *anchor, uint64_t position, bool is_there)
+static enum event note_position(struct anchor *anchor, uint64_t position, bool is_there)
 {
     uint64_t gap = position - anchor->at;
 
@@ -112,7 +112,7 @@ static enum event watch_candidate(struct ag_history *history)
         begin_anchor(history, candidate, history->rolling);
         return EV_NONE;
     }
-    event = note(candidate, history->position, history->rolling == candidate->hash);
+    event = note_position(candidate, history->position, history->rolling == candidate->hash);
     if (history->position - candidate->at >= history->probation) {
         begin_anchor(history, candidate, NO_HASH);
         if (history->probation < AG_HISTORY_WINDOW)
@@ -122,7 +122,7 @@ static enum event watch_candidate(struct ag_history *history)
     return event;
 }
 
-static enum event watch(struct ag_history *history)
+static enum event watch_anchors(struct ag_history *history)
 {
     struct anchor *anchor = &history->anchor;
     enum event event, of_candidate;
@@ -139,9 +139,9 @@ static enum event watch(struct ag_history *history)
         if (history->candidate.hash != NO_HASH)
             begin_candidate(history);
         history->candidate.at = history->position;
-        return note(anchor, history->position, true);
+        return note_position(anchor, history->position, true);
     }
-    event = note(anchor, history->position, false);
+    event = note_position(anchor, history->position, false);
     if (history->position - anchor->at >= AG_HISTORY_WINDOW) {
         *anchor = history->candidate;
         begin_candidate(history);
@@ -262,9 +262,9 @@ static void keep_pace(struct ag_history *history, uint64_t now_ns)
 
 /* --- growth --- */
 
-/* Of the first segment after a flush. While the second is recorded, the device should have enough
- * to do in the first; but it does not begin before the first is complete. Where operations come
- * slowly the device may be idle, so it gets them early, down to one by one. */
+/* The length of the first segment after a flush. While the second is recorded, the device should
+ * have enough to do in the first; but it does not begin before the first is complete. Where
+ * operations come slowly the device may be idle, so it gets them early, down to one by one. */
 static uint32_t first_length(const struct ag_history *history)
 {
     uint32_t first = history->limits.first;
@@ -278,7 +278,7 @@ static uint32_t first_length(const struct ag_history *history)
     return first;
 }
 
-static void grow(struct ag_history *history)
+static void grow_target(struct ag_history *history)
 {
     uint32_t times = history->updating   ? AG_GROWTH_SLOW
                      : history->is_first ? AG_GROWTH_SECOND
@@ -376,7 +376,7 @@ void ag_history_free(struct ag_history *history)
     ag_freelist_put_or_free(&freelist, history, sizeof(*history));
 }
 
-/* Most operations: no anchor, none missing, and the segment is not full. */
+/* Is the operation no anchor, none missing, and the segment not full? So it is with most. */
 static inline bool passes_by(const struct ag_history *history)
 {
     return history->rolling > history->anchor.hash && history->rolling > history->candidate.hash &&
@@ -389,9 +389,9 @@ __attribute__((noinline)) static bool decide(struct ag_history *history, bool ma
     enum event event = EV_NONE;
 
     if (history->limits.marked) {
-        event = note(&history->anchor, history->position, mark);
+        event = note_position(&history->anchor, history->position, mark);
     } else if (!history->limits.flush_only) {
-        event = watch(history);
+        event = watch_anchors(history);
         set_deadline(history);
     }
     if (event == EV_REGULAR || event == EV_SURPRISE)
@@ -427,7 +427,7 @@ void ag_history_ended(struct ag_history *history, bool by_flush)
         return;
     }
     history->length = 1;
-    grow(history);
+    grow_target(history);
 }
 
 /* A sampling has few operations in which to find a loop. A small hash of before the gap would keep

@@ -24,7 +24,7 @@ static struct {
 _Atomic uint32_t ag_marks_changes;
 _Thread_local bool ag_marks_met;
 
-static bool same_words(const struct ag_stream_words *a, const struct ag_stream_words *b)
+static bool same_stream_words(const struct ag_stream_words *a, const struct ag_stream_words *b)
 {
     bool same = a->n == b->n;
 
@@ -48,7 +48,7 @@ void ag_marks_configure(const struct ag_options *options)
     if (options->disable)
         words.n = 0;
     /* The second time, when NVTX may be calling already, nothing is written. */
-    if (same_words(&marks.words, &words) && same_iteration(&options->graph_iteration))
+    if (same_stream_words(&marks.words, &words) && same_iteration(&options->graph_iteration))
         return;
     marks.words = words;
     marks.iteration = options->graph_iteration;
@@ -84,7 +84,7 @@ static uint32_t find_named(CUstream stream)
     return i;
 }
 
-static bool is_named(CUstream stream)
+static bool is_stream_named(CUstream stream)
 {
     bool named;
 
@@ -110,7 +110,7 @@ static bool word_means(const struct ag_stream_word *word, const struct ag_stream
     case AG_STREAMS_NTH:
         return facts->number && facts->number == (uint64_t)word->number;
     case AG_STREAMS_NAME:
-        return is_named(facts->handle);
+        return is_stream_named(facts->handle);
     }
     return false;
 }

@@ -19,7 +19,7 @@ struct ag_stream_facts {
                         ones */
 };
 
-/* Before anything else is called; may be called again with the same settings. */
+/* Must be called before anything else; may be called again with the same settings. */
 void ag_marks_configure(const struct ag_options *options);
 /* Is graph replay asked for at all? */
 bool ag_marks_any(void);

@@ -24,7 +24,7 @@
 
 enum mark { EVICTABLE, KEPT, DOOMED };
 
-/* Of the node of the same number. */
+/* What is kept of a node beside it, in the row of its number. */
 struct beside {
     uint64_t used;   /* count of ends when a segment last ended here, or its graph was launched */
     uint32_t parent; /* number of its parent; of a free one, of the next free one, or 0 */
@@ -50,31 +50,31 @@ static struct ag_freelist freelist; /* of the usual size */
 
 /* --- the table of the children of wide nodes: those that had more than one --- */
 
-static uint32_t place_of(const struct ag_matcher *matcher, const struct ag_node *parent,
-                         uint64_t hash)
+static uint32_t child_place(const struct ag_matcher *matcher, const struct ag_node *parent,
+                            uint64_t hash)
 {
     return (uint32_t)ag_hash_entry(hash ^ parent->number, matcher->capacity);
 }
 
-static void enter(struct ag_matcher *matcher, const struct ag_node *child)
+static void enter_child(struct ag_matcher *matcher, const struct ag_node *child)
 {
-    uint32_t place = place_of(matcher, child->parent, child->hash);
+    uint32_t place = child_place(matcher, child->parent, child->hash);
 
     while (matcher->table[place])
         place = (place + 1) & (matcher->capacity - 1);
     matcher->table[place] = child->number;
 }
 
-/* What comes behind it moves up where it may. */
-static void take_out(struct ag_matcher *matcher, const struct ag_node *child)
+/* What comes after it moves up where it may. */
+static void remove_child(struct ag_matcher *matcher, const struct ag_node *child)
 {
-    uint32_t last = matcher->capacity - 1, hole = place_of(matcher, child->parent, child->hash);
+    uint32_t last = matcher->capacity - 1, hole = child_place(matcher, child->parent, child->hash);
 
     while (matcher->table[hole] != child->number)
         hole = (hole + 1) & last;
     for (uint32_t next = (hole + 1) & last; matcher->table[next]; next = (next + 1) & last) {
         const struct ag_node *node = &matcher->nodes[matcher->table[next]];
-        uint32_t ideal = place_of(matcher, node->parent, node->hash);
+        uint32_t ideal = child_place(matcher, node->parent, node->hash);
 
         if (((next - ideal) & last) >= ((next - hole) & last)) {
             matcher->table[hole] = matcher->table[next];
@@ -87,7 +87,7 @@ static void take_out(struct ag_matcher *matcher, const struct ag_node *child)
 static struct ag_node *find_in_table(const struct ag_matcher *matcher, const struct ag_node *parent,
                                      const struct ag_signature *signature, uint64_t hash)
 {
-    uint32_t place = place_of(matcher, parent, hash), number;
+    uint32_t place = child_place(matcher, parent, hash), number;
 
     for (; (number = matcher->table[place]); place = (place + 1) & (matcher->capacity - 1)) {
         struct ag_node *child = &matcher->nodes[number];
@@ -106,7 +106,7 @@ struct layout {
     size_t beside, graphs, table, nodes, bytes;
 };
 
-static size_t behind(size_t at, size_t n, size_t each)
+static size_t part_end(size_t at, size_t n, size_t each)
 {
     return (at + n * each + PART_BYTES - 1) & ~(size_t)(PART_BYTES - 1);
 }
@@ -119,14 +119,14 @@ static struct layout lay_out(uint32_t max_nodes)
     while (layout.capacity / 2 < max_nodes)
         layout.capacity *= 2;
     layout.beside = sizeof(struct ag_matcher); /* beside the first nodes lie pages that are there */
-    layout.graphs = behind(layout.beside, n, sizeof(struct beside));
-    layout.table = behind(layout.graphs, n, sizeof(struct ag_node *));
-    layout.nodes = behind(layout.table, layout.capacity, sizeof(uint32_t));
-    layout.bytes = behind(layout.nodes, n, sizeof(struct ag_node));
+    layout.graphs = part_end(layout.beside, n, sizeof(struct beside));
+    layout.table = part_end(layout.graphs, n, sizeof(struct ag_node *));
+    layout.nodes = part_end(layout.table, layout.capacity, sizeof(uint32_t));
+    layout.bytes = part_end(layout.nodes, n, sizeof(struct ag_node));
     return layout;
 }
 
-static void set_up(struct ag_matcher *matcher, const struct layout *layout)
+static void set_up_parts(struct ag_matcher *matcher, const struct layout *layout)
 {
     char *memory = (char *)matcher;
 
@@ -142,13 +142,13 @@ static void set_up(struct ag_matcher *matcher, const struct layout *layout)
     };
 }
 
-static struct ag_matcher *make(uint32_t max_nodes)
+static struct ag_matcher *make_matcher(uint32_t max_nodes)
 {
     const struct layout layout = lay_out(max_nodes);
     struct ag_matcher *matcher = ag_pages_get(layout.bytes);
 
     if (matcher)
-        set_up(matcher, &layout);
+        set_up_parts(matcher, &layout);
     return matcher;
 }
 
@@ -164,16 +164,17 @@ static void tidy_up(struct ag_matcher *matcher)
 
     for (uint32_t i = 1; i < matcher->n_fresh; i++) {
         if (matcher->nodes[i].parent->is_wide)
-            take_out(matcher, &matcher->nodes[i]);
+            remove_child(matcher, &matcher->nodes[i]);
     }
     memset(matcher->nodes, 0, matcher->n_fresh * sizeof(matcher->nodes[0]));
     memset(matcher->beside, 0, matcher->n_fresh * sizeof(matcher->beside[0]));
-    set_up(matcher, &layout);
+    set_up_parts(matcher, &layout);
 }
 
 void ag_matcher_prepare(void)
 {
-    struct ag_matcher *matcher = ag_freelist_is_full(&freelist) ? NULL : make(AG_MATCHER_NODES);
+    struct ag_matcher *matcher =
+        ag_freelist_is_full(&freelist) ? NULL : make_matcher(AG_MATCHER_NODES);
 
     if (!matcher)
         return;
@@ -186,7 +187,7 @@ struct ag_matcher *ag_matcher_new(uint32_t max_nodes)
 {
     struct ag_matcher *spare = max_nodes == AG_MATCHER_NODES ? ag_freelist_take(&freelist) : NULL;
 
-    return spare ? spare : make(max_nodes);
+    return spare ? spare : make_matcher(max_nodes);
 }
 
 void ag_matcher_free(struct ag_matcher *matcher,
@@ -281,7 +282,7 @@ static void raise_uses(struct ag_matcher *matcher)
 static void unlink_node(struct ag_matcher *matcher, struct ag_node *node)
 {
     if (node->parent->is_wide)
-        take_out(matcher, node);
+        remove_child(matcher, node);
     if (node->parent->likely == node)
         node->parent->likely = NULL;
 }
@@ -306,8 +307,8 @@ static void doom(struct ag_matcher *matcher, const struct ag_node *in_hand)
     }
 }
 
-/* Only when all nodes are in use. */
-static void evict(struct ag_matcher *matcher, const struct ag_node *in_hand)
+/* Evicts paths; called only when all nodes are in use. */
+static void evict_node(struct ag_matcher *matcher, const struct ag_node *in_hand)
 {
     doom(matcher, in_hand);
     for (uint32_t i = 1; i <= matcher->max_nodes; i++) {
@@ -327,12 +328,12 @@ static void evict(struct ag_matcher *matcher, const struct ag_node *in_hand)
 /* --- growing --- */
 
 /* The number of a node to be filled, or 0 when there is none. */
-static uint32_t take_number(struct ag_matcher *matcher, const struct ag_node *in_hand)
+static uint32_t obtain_number(struct ag_matcher *matcher, const struct ag_node *in_hand)
 {
     uint32_t number;
 
     if (matcher->n_nodes == matcher->max_nodes)
-        evict(matcher, in_hand);
+        evict_node(matcher, in_hand);
     number = matcher->first_free;
     if (matcher->n_fresh <= matcher->max_nodes)
         number = matcher->n_fresh++;
@@ -350,7 +351,7 @@ struct ag_node *ag_matcher_grow(struct ag_matcher *matcher, struct ag_node *node
 
     if (child)
         return child;
-    number = take_number(matcher, node);
+    number = obtain_number(matcher, node);
     if (!number)
         return NULL;
     child = &matcher->nodes[number];
@@ -363,10 +364,10 @@ struct ag_node *ag_matcher_grow(struct ag_matcher *matcher, struct ag_node *node
     };
     if (node->likely && !node->is_wide) {
         node->is_wide = true;
-        enter(matcher, node->likely);
+        enter_child(matcher, node->likely);
     }
     if (node->is_wide)
-        enter(matcher, child);
+        enter_child(matcher, child);
     node->likely = child;
     matcher->beside[child->number] = (struct beside){.used = matcher->ends, .parent = node->number};
     return child;

@@ -30,7 +30,7 @@ struct ag_node {
 
 struct ag_matcher;
 
-/* At most max_nodes nodes beside the root. NULL without memory. */
+/* A trie of at most max_nodes nodes beside the root. NULL without memory. */
 struct ag_matcher *ag_matcher_new(uint32_t max_nodes);
 /* Allocates ahead of time what ag_matcher_new(AG_MATCHER_NODES) hands out; a few at most. */
 void ag_matcher_prepare(void);
@@ -51,9 +51,9 @@ static inline struct ag_node *ag_matcher_expect(const struct ag_node *node,
 /* The child of `node` that this operation leads to, or NULL. */
 struct ag_node *ag_matcher_follow(struct ag_matcher *matcher, struct ag_node *node,
                                   const struct ag_signature *signature, uint64_t hash);
-/* Like follow, but makes a missing child. When all nodes are in use, it evicts paths without
- * graphs, least recently used first, and never an ancestor of `node`. NULL when that does not
- * help. */
+/* Does what ag_matcher_follow() does, but makes a missing child. When all nodes are in use, it
+ * evicts paths without graphs, least recently used first, and never an ancestor of `node`. NULL
+ * when that does not help. */
 struct ag_node *ag_matcher_grow(struct ag_matcher *matcher, struct ag_node *node,
                                 const struct ag_signature *signature, uint64_t hash);
 /* A segment ended at `node` (not the root); a graph of it was launched. */

@@ -15,7 +15,7 @@ bool ag_profit_replays(const struct ag_profit *profit)
 }
 
 /* The one that `rank` of the `n` are smaller than. */
-static uint64_t ranked(const uint64_t *samples, uint32_t n, uint32_t rank)
+static uint64_t sample_of_rank(const uint64_t *samples, uint32_t n, uint32_t rank)
 {
     uint64_t sorted[AG_PROFIT_SAMPLES] = {0};
 
@@ -34,10 +34,10 @@ static bool is_plainly_less(uint64_t ns, uint64_t than)
     return ns / 10 * AG_PROFIT_PLAIN_TENTHS < than;
 }
 
-/* Each of them, than each of the others. */
+/* Is each of `samples` plainly less than each of `than`? */
 static bool are_plainly_less(const uint64_t *samples, uint32_t n, const uint64_t *than, uint32_t m)
 {
-    return is_plainly_less(ranked(samples, n, n - 1), ranked(than, m, 0));
+    return is_plainly_less(sample_of_rank(samples, n, n - 1), sample_of_rank(than, m, 0));
 }
 
 /* Is there no doubt any more that replay is faster? */
@@ -49,25 +49,26 @@ static bool is_clear(const struct ag_profit *profit)
            are_plainly_less(profit->replayed, m, profit->eager, n);
 }
 
-/* By more than what iterations of one way differ from each other. */
+/* Is replay slower, by more than iterations of one way differ from each other? */
 static bool is_slower(const struct ag_profit *profit)
 {
-    uint64_t eager = ranked(profit->eager, profit->n_eager, profit->n_eager / 3),
-             replayed = ranked(profit->replayed, profit->n_replayed, profit->n_replayed / 3);
+    uint64_t eager = sample_of_rank(profit->eager, profit->n_eager, profit->n_eager / 3),
+             replayed =
+                 sample_of_rank(profit->replayed, profit->n_replayed, profit->n_replayed / 3);
 
     return replayed > eager + eager / AG_PROFIT_SLOWER_SHARE && replayed > profit->median_eager;
 }
 
 /* --- what comparing may cost --- */
 
-/* Of the way that is not kept, beyond one that is: ns. */
+/* How many ns an iteration of the way that is not kept takes longer than one of the way that is. */
 static uint64_t expected_loss(const struct ag_profit *profit, uint64_t least_eager)
 {
     uint64_t eager = profit->median_eager > least_eager ? profit->median_eager : least_eager;
     uint64_t other = profit->prefers_eager ? profit->median_replayed : eager;
 
     if (profit->comparing && profit->n_eager && !profit->prefers_eager)
-        other = ranked(profit->eager, profit->n_eager, 0);
+        other = sample_of_rank(profit->eager, profit->n_eager, 0);
     return other > profit->usual ? other - profit->usual : 0;
 }
 
@@ -90,7 +91,7 @@ static void spend(struct ag_profit *profit, uint64_t ns)
 
 /* --- a comparison --- */
 
-static void begin(struct ag_profit *profit)
+static void begin_comparison(struct ag_profit *profit)
 {
     profit->comparing = true;
     profit->n_eager = profit->n_replayed = profit->n_missed = 0;
@@ -98,7 +99,7 @@ static void begin(struct ag_profit *profit)
     profit->in_phase = 0;
 }
 
-static void finish(struct ag_profit *profit, bool prefers_eager)
+static void finish_comparison(struct ag_profit *profit, bool prefers_eager)
 {
     bool is_first = !profit->interval, same = prefers_eager == profit->prefers_eager;
 
@@ -113,7 +114,7 @@ static void finish(struct ag_profit *profit, bool prefers_eager)
     profit->next_check = profit->iterations + profit->interval;
 }
 
-static void take(struct ag_profit *profit, bool replayed, uint64_t ns)
+static void add_sample(struct ag_profit *profit, bool replayed, uint64_t ns)
 {
     uint64_t *samples = replayed ? profit->replayed : profit->eager;
     uint32_t *n = replayed ? &profit->n_replayed : &profit->n_eager;
@@ -141,33 +142,34 @@ static bool is_complete(const struct ag_profit *profit)
     return profit->n_eager == AG_PROFIT_SAMPLES && profit->n_replayed == AG_PROFIT_SAMPLES;
 }
 
-static bool compare(struct ag_profit *profit, bool replayed, uint64_t ns)
+static bool compare_iteration(struct ag_profit *profit, bool replayed, uint64_t ns)
 {
     bool slower;
 
     if (ns && replayed == profit->wants_replayed)
-        take(profit, replayed, ns);
+        add_sample(profit, replayed, ns);
     else if (++profit->n_missed >= AG_PROFIT_GIVE_UP)
-        finish(profit, profit->prefers_eager);
+        finish_comparison(profit, profit->prefers_eager);
     if (!profit->comparing || (!is_complete(profit) && !is_clear(profit)))
         return false;
-    profit->median_eager = ranked(profit->eager, profit->n_eager, profit->n_eager / 2);
-    profit->median_replayed = ranked(profit->replayed, profit->n_replayed, profit->n_replayed / 2);
+    profit->median_eager = sample_of_rank(profit->eager, profit->n_eager, profit->n_eager / 2);
+    profit->median_replayed =
+        sample_of_rank(profit->replayed, profit->n_replayed, profit->n_replayed / 2);
     slower = is_slower(profit);
     if (slower && is_doubtful(profit)) {
         profit->is_doubted = true;
-        begin(profit);
+        begin_comparison(profit);
         return false;
     }
     profit->is_plain = is_clear(profit);
-    finish(profit, slower);
+    finish_comparison(profit, slower);
     return true;
 }
 
 /* --- between comparisons --- */
 
-/* Notes an iteration of the way that is kept: the last ones are looked at. */
-static void watch(struct ag_profit *profit, uint64_t ns)
+/* Notes an iteration of the way that is kept. The last ones are kept, and the oldest goes. */
+static void watch_iteration(struct ag_profit *profit, uint64_t ns)
 {
     if (profit->n_replayed == AG_PROFIT_WATCHED)
         memmove(profit->replayed, profit->replayed + 1,
@@ -175,11 +177,13 @@ static void watch(struct ag_profit *profit, uint64_t ns)
     profit->replayed[profit->n_replayed++] = ns;
 }
 
-/* Of those that are watched. Asked for rarely, so it is not kept for each. */
+/* Sets the usual time to the median of the iterations that are watched. It is asked for rarely, so
+ * it is not kept up with each. */
 static void update_usual(struct ag_profit *profit)
 {
     if (profit->n_replayed)
-        profit->usual = ranked(profit->replayed, profit->n_replayed, profit->n_replayed / 2);
+        profit->usual =
+            sample_of_rank(profit->replayed, profit->n_replayed, profit->n_replayed / 2);
 }
 
 /* Does what was seen of eager operations answer, without an eager iteration? */
@@ -187,9 +191,10 @@ static bool is_plain_already(const struct ag_profit *profit, uint64_t least_eage
 {
     uint32_t n = profit->n_replayed;
 
-    return n >= AG_PROFIT_CLEAR && is_plainly_less(ranked(profit->replayed + n - AG_PROFIT_CLEAR,
-                                                          AG_PROFIT_CLEAR, AG_PROFIT_CLEAR - 1),
-                                                   least_eager);
+    return n >= AG_PROFIT_CLEAR &&
+           is_plainly_less(sample_of_rank(profit->replayed + n - AG_PROFIT_CLEAR, AG_PROFIT_CLEAR,
+                                          AG_PROFIT_CLEAR - 1),
+                           least_eager);
 }
 
 /* Are all of the last ones slower than a plain answer said? */
@@ -216,21 +221,21 @@ bool ag_profit_note(struct ag_profit *profit, bool replayed, uint64_t ns, uint64
     profit->iterations++;
     profit->total += ns;
     if (profit->comparing)
-        return compare(profit, replayed, ns);
+        return compare_iteration(profit, replayed, ns);
     if (ns && replayed != profit->prefers_eager)
-        watch(profit, ns);
+        watch_iteration(profit, ns);
     if (!profit->interval && is_plain_already(profit, least_eager)) {
         update_usual(profit);
         profit->median_eager = least_eager;
         profit->median_replayed = profit->usual;
         profit->is_plain = true;
-        finish(profit, false);
+        finish_comparison(profit, false);
         return true;
     }
     if (is_due(profit)) {
         update_usual(profit);
         if (is_affordable(profit, least_eager))
-            begin(profit);
+            begin_comparison(profit);
     }
     return false;
 }

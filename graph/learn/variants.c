@@ -7,8 +7,8 @@
  * *spare*, the one that is updated next. Where no more graphs may be built, one that was not picked
  * for long becomes the spare.
  *
- * Of a set that is launched first behind a wait, all payloads are remembered, and which set is
- * launched first behind the next wait. Where no graph has the payloads of that one, the spare is
+ * Of a set that is launched first after a wait, all payloads are remembered, and which set is
+ * launched first after the next wait. Where no graph has the payloads of that one, the spare is
  * updated for it. */
 #include "graph/learn/variants.h"
 
@@ -24,7 +24,7 @@
 struct set {
     uint32_t of[AG_VARIANTS_PROBES]; /* fingerprints of the probes' payloads */
     bool is_kept;                    /* all payloads are in `payloads` */
-    uint32_t next;                   /* number of the set that came behind the next wait; or NONE */
+    uint32_t next;                   /* number of the set that came after the next wait; or NONE */
 };
 
 #define NONE AG_VARIANTS_REMEMBERED
@@ -39,7 +39,7 @@ struct ag_variants {
     bool recurs;
     struct set remembered[AG_VARIANTS_REMEMBERED];
     uint32_t n_remembered;
-    uint32_t last, expected; /* sets: launched first behind the last wait; foreseen; or NONE */
+    uint32_t last, expected; /* sets: launched first after the last wait; foreseen; or NONE */
     uint32_t foreseen_right, foreseen_wrong;
     unsigned char *payloads; /* of all sets, room for the same number of bytes each; may be NULL */
     uint32_t payload_bytes;  /* of one set */
@@ -99,8 +99,9 @@ struct ag_graph *ag_variants_at(const struct ag_variants *variants, uint32_t i)
     return variants->graph[i];
 }
 
-/* From the first operation to the last. */
-static uint32_t probe(const struct ag_variants *variants, uint32_t i)
+/* The i-th of the operations that are compared: they are spread evenly from the first to the
+ * last. */
+static uint32_t probed_op(const struct ag_variants *variants, uint32_t i)
 {
     return variants->n_probes > 1 ? i * (variants->n_ops - 1) / (variants->n_probes - 1) : 0;
 }
@@ -114,7 +115,7 @@ static uint32_t likeness(const struct ag_variants *variants, const struct ag_gra
     uint32_t n = 0;
 
     for (uint32_t i = 0; i < variants->n_probes; i++) {
-        uint32_t at = probe(variants, i);
+        uint32_t at = probed_op(variants, i);
 
         n += ag_graph_has(graph, at, &ops[at]);
         if (i == 1 && !n)
@@ -222,7 +223,7 @@ static uint32_t note_set(struct ag_variants *variants, const struct ag_op *ops, 
     uint32_t number;
 
     for (uint32_t i = 0; i < variants->n_probes; i++)
-        now.of[i] = fingerprint(&ops[probe(variants, i)]);
+        now.of[i] = fingerprint(&ops[probed_op(variants, i)]);
     number = find_set(variants, &now);
     *ret_recurs = number != NONE;
     if (number == NONE) {
@@ -232,7 +233,7 @@ static uint32_t note_set(struct ag_variants *variants, const struct ag_op *ops, 
     return number;
 }
 
-/* --- what comes behind the next wait --- */
+/* --- what comes after the next wait --- */
 
 static unsigned char *payloads_of(const struct ag_variants *variants, uint32_t number)
 {
@@ -240,7 +241,7 @@ static unsigned char *payloads_of(const struct ag_variants *variants, uint32_t n
 }
 
 /* Takes memory for sets of so many bytes, while there is enough for all. */
-static void reserve(struct ag_variants *variants, uint32_t bytes)
+static void reserve_payloads(struct ag_variants *variants, uint32_t bytes)
 {
     uint64_t kept;
 
@@ -252,13 +253,13 @@ static void reserve(struct ag_variants *variants, uint32_t bytes)
         atomic_fetch_sub_explicit(&all_kept, kept_bytes(variants), memory_order_relaxed);
 }
 
-static void keep(struct ag_variants *variants, uint32_t number)
+static void keep_payloads(struct ag_variants *variants, uint32_t number)
 {
     uint32_t bytes;
     const unsigned char *payloads = ag_graph_payloads(variants->graph[variants->picked], &bytes);
 
     if (!variants->payloads)
-        reserve(variants, bytes);
+        reserve_payloads(variants, bytes);
     if (!variants->payloads || bytes != variants->payload_bytes)
         return;
     memcpy(payloads_of(variants, number), payloads, bytes);
@@ -274,7 +275,7 @@ static void follow(struct ag_variants *variants, uint32_t number, uint32_t updat
         variants->foreseen_right += !was_wrong;
     }
     if (updated || !variants->remembered[number].is_kept)
-        keep(variants, number);
+        keep_payloads(variants, number);
     if (variants->last != NONE)
         variants->remembered[variants->last].next = number;
     variants->last = number;

@@ -4,7 +4,7 @@
  * Where the same operations have other addresses every time, nothing helps. But double buffers,
  * batches that are used again, and one loop body that runs over several pieces of memory bring a
  * few sets of payloads in turns. While the host waits for the device, it can do what the next
- * iteration will ask for: the graph is updated for the set that came behind this one before. Where
+ * iteration will ask for: the graph is updated for the set that came after this one before. Where
  * several sets come between two waits, each gets its graph, of which nothing must be updated.
  *
  * Which graph is picked decides what a launch costs, never what it does: every node is compared and
@@ -20,7 +20,7 @@
 struct ag_graph;
 struct ag_variants;
 
-/* Of a segment of `n_ops` operations, without a graph. NULL without memory. */
+/* The variants of a segment of `n_ops` operations, which has no graph yet. NULL without memory. */
 struct ag_variants *ag_variants_new(uint32_t n_ops);
 /* The graphs are the caller's again: to be destroyed or forgotten. */
 void ag_variants_free(struct ag_variants *variants);
@@ -40,11 +40,11 @@ struct ag_graph *ag_variants_pick(struct ag_variants *variants, const struct ag_
 void ag_variants_launched(struct ag_variants *variants, const struct ag_op *ops, uint32_t updated,
                           bool is_first);
 /* The host waits, and has launched one of them. The graph that will probably be launched first
- * behind that wait, and *ret_payloads, which it will be launched with: for ag_graph_prepare().
+ * after that wait, and *ret_payloads, which it will be launched with: for ag_graph_prepare().
  * NULL: nothing can be told. */
 struct ag_graph *ag_variants_foresee(struct ag_variants *variants,
                                      const unsigned char **ret_payloads);
-/* So many nodes were updated for that, and the device did nothing any more before it was done. */
+/* `updated` nodes were updated for that, and the device did nothing any more before it was done. */
 void ag_variants_waited(struct ag_variants *variants, uint32_t updated);
 /* Is another graph worth building, of the operations launched last? */
 bool ag_variants_wants(const struct ag_variants *variants);

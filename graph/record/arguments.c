@@ -1,4 +1,4 @@
-/* From payloads to the arguments of driver functions: see arguments.h. */
+/* Makes the arguments of driver functions of payloads: see arguments.h. */
 #include "graph/record/arguments.h"
 
 void ag_arguments_of(struct ag_kernel_payload *payload, struct ag_arguments *ret_arguments)

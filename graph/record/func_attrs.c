@@ -12,7 +12,7 @@ static struct {
 } state = {.lock = AG_LOCK_INIT(AG_RANK_FUNC_ATTRS)};
 
 /* One number for what is set; 0 where it does not fit into one. */
-static uint64_t key_of(const struct ag_func_attrs *func_attrs)
+static uint64_t attrs_key(const struct ag_func_attrs *func_attrs)
 {
     uint64_t function = (uint64_t)(uintptr_t)func_attrs->function;
     unsigned attribute = (unsigned)func_attrs->attribute, device = (unsigned)func_attrs->device + 1;
@@ -29,7 +29,7 @@ static void *boxed(int value)
 
 bool ag_func_attrs_holds(const struct ag_func_attrs *func_attrs)
 {
-    uint64_t key = key_of(func_attrs);
+    uint64_t key = attrs_key(func_attrs);
     bool holds;
 
     if (!key)
@@ -42,14 +42,14 @@ bool ag_func_attrs_holds(const struct ag_func_attrs *func_attrs)
 
 void ag_func_attrs_note(const struct ag_func_attrs *func_attrs)
 {
-    uint64_t key = key_of(func_attrs);
+    uint64_t key = attrs_key(func_attrs);
 
     if (!key)
         return;
     ag_lock_take(&state.lock);
     if (state.map.count >= MAX_NOTED)
         ag_map_finish(&state.map);
-    /* What could not be kept must not stay as it was before. */
+    /* An attribute that could not be kept must not stay as it was before. */
     if (!ag_map_put(&state.map, key, boxed(func_attrs->value)))
         (void)ag_map_take(&state.map, key);
     ag_lock_release(&state.lock);

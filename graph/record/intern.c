@@ -1,6 +1,6 @@
 /* The table of interned bytes: see intern.h.
  *
- * Open addressing, of pointers that are only ever set, after the object behind them is complete. So
+ * Open addressing, of pointers that are only ever set, after the object that they lead to is complete. So
  * a thread that finds one needs no lock. The table is never more than half full: a look-up that
  * fails ends soon, even when there are too many objects. */
 #include "graph/record/intern.h"
@@ -29,7 +29,7 @@ static struct {
     unsigned char *fresh, *fresh_end; /* of the slab that objects are cut from */
 } state = {.lock = AG_LOCK_INIT(AG_RANK_INTERN)};
 
-static uint64_t hash_of(const unsigned char *content, uint32_t bytes)
+static uint64_t hash_content(const unsigned char *content, uint32_t bytes)
 {
     uint64_t hash = bytes, word;
 
@@ -45,8 +45,8 @@ static uint64_t hash_of(const unsigned char *content, uint32_t bytes)
 }
 
 /* The object, or NULL and the place where it belongs. */
-static const struct ag_interned *find(struct table *table, const void *content, uint32_t bytes,
-                                      uint64_t hash, uint32_t *ret_place)
+static const struct ag_interned *find_content(struct table *table, const void *content,
+                                              uint32_t bytes, uint64_t hash, uint32_t *ret_place)
 {
     const struct ag_interned *interned;
     uint32_t place = (uint32_t)(hash >> 32) % N_PLACES;
@@ -61,8 +61,8 @@ static const struct ag_interned *find(struct table *table, const void *content, 
     return NULL;
 }
 
-/* With the lock held. */
-static struct table *get_table(void)
+/* Called with the lock held. */
+static struct table *interned_table(void)
 {
     struct table *table = atomic_load_explicit(&state.table, memory_order_relaxed);
 
@@ -71,8 +71,8 @@ static struct table *get_table(void)
     return table;
 }
 
-/* With the lock held. */
-static struct ag_interned *cut(uint32_t bytes)
+/* Called with the lock held. */
+static struct ag_interned *cut_object(uint32_t bytes)
 {
     size_t size = (sizeof(struct ag_interned) + bytes + 7) & ~(size_t)7;
     struct ag_interned *interned;
@@ -90,17 +90,17 @@ static struct ag_interned *cut(uint32_t bytes)
     return interned;
 }
 
-static const struct ag_interned *enter(const void *content, uint32_t bytes, uint64_t hash)
+static const struct ag_interned *enter_content(const void *content, uint32_t bytes, uint64_t hash)
 {
-    struct table *table = get_table();
+    struct table *table = interned_table();
     const struct ag_interned *known;
     struct ag_interned *fresh;
     uint32_t place = 0;
 
     if (!table)
         return NULL;
-    known = find(table, content, bytes, hash, &place);
-    if (known || state.count >= MAX_COUNT || !(fresh = cut(bytes)))
+    known = find_content(table, content, bytes, hash, &place);
+    if (known || state.count >= MAX_COUNT || !(fresh = cut_object(bytes)))
         return known;
     fresh->hash = hash;
     fresh->bytes = bytes;
@@ -113,18 +113,18 @@ static const struct ag_interned *enter(const void *content, uint32_t bytes, uint
 const struct ag_interned *ag_intern(const void *content, uint32_t bytes)
 {
     struct table *table = atomic_load_explicit(&state.table, memory_order_acquire);
-    uint64_t hash = hash_of(content, bytes);
+    uint64_t hash = hash_content(content, bytes);
     const struct ag_interned *interned = NULL;
     uint32_t place;
 
     if (bytes > AG_MAX_INTERNED)
         return NULL;
     if (table)
-        interned = find(table, content, bytes, hash, &place);
+        interned = find_content(table, content, bytes, hash, &place);
     if (interned)
         return interned;
     ag_lock_take(&state.lock);
-    interned = enter(content, bytes, hash);
+    interned = enter_content(content, bytes, hash);
     ag_lock_release(&state.lock);
     return interned;
 }

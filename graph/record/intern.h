@@ -6,7 +6,7 @@
 
 #include <stdint.h>
 
-/* Longer ones are not kept: NULL. */
+/* The most bytes that are interned; for more, NULL is returned. */
 #define AG_MAX_INTERNED 4096u
 
 struct ag_interned {

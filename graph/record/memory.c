@@ -44,7 +44,7 @@ struct said {
     void *host;
 };
 
-static bool ask(uint64_t address, struct said *said)
+static bool ask_pointer(uint64_t address, struct said *said)
 {
     static const CUpointer_attribute wanted[] = {
         CU_POINTER_ATTRIBUTE_MEMORY_TYPE,       CU_POINTER_ATTRIBUTE_IS_MANAGED,
@@ -67,7 +67,7 @@ static bool ask(uint64_t address, struct said *said)
            ag_cu.cuPointerGetAttributes(N_WANTED, attributes, data, address) == CUDA_SUCCESS;
 }
 
-static void narrow(struct range *range, uint64_t first, uint64_t bytes)
+static void narrow_range(struct range *range, uint64_t first, uint64_t bytes)
 {
     if (first > range->first)
         range->first = first;
@@ -82,14 +82,14 @@ static bool is_redirected(const struct ag_context *context, uint64_t address, st
 
     if (!ag_lookup_redirected(address, &block) || block.context->device != context->device)
         return false;
-    narrow(range, block.address, block.requested);
+    narrow_range(range, block.address, block.requested);
     return true;
 }
 
 /* Memory of pools, and memory mapped by the program, belong to no context: access decides. Of the
  * latter the driver's range is all that was reserved, mapped or not. */
-static bool is_device(const struct ag_context *context, const struct said *said,
-                      struct range *range)
+static bool is_device_memory(const struct ag_context *context, const struct said *said,
+                             struct range *range)
 {
     if (said->type != CU_MEMORYTYPE_DEVICE || said->device != context->device->ordinal)
         return false;
@@ -98,12 +98,12 @@ static bool is_device(const struct ag_context *context, const struct said *said,
     if (said->access != CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE)
         return false;
     if (!said->pool)
-        narrow(range, said->mapped, said->mapped_bytes);
+        narrow_range(range, said->mapped, said->mapped_bytes);
     return said->pool || said->mapped_bytes;
 }
 
 /* Fills range->memory and the bounds within which that holds. */
-static void learn(struct range *range, uint64_t address, uint64_t bytes)
+static void learn_range(struct range *range, uint64_t address, uint64_t bytes)
 {
     const struct ag_context *context = range->context;
     struct said said, last;
@@ -111,16 +111,16 @@ static void learn(struct range *range, uint64_t address, uint64_t bytes)
     range->memory = AG_MEMORY_UNKNOWN;
     range->first = 0;
     range->last = UINT64_MAX;
-    if (!ask(address, &said))
+    if (!ask_pointer(address, &said))
         return;
     if (!said.type && !said.bytes) {
-        if (ask(address + bytes - 1, &last) && !last.type && !last.bytes)
+        if (ask_pointer(address + bytes - 1, &last) && !last.type && !last.bytes)
             range->memory = AG_MEMORY_PAGEABLE;
         return;
     }
     if (!said.bytes)
         return;
-    narrow(range, said.first, said.bytes);
+    narrow_range(range, said.first, said.bytes);
     if (said.managed)
         range->memory =
             is_redirected(context, address, range) ? AG_MEMORY_DEVICE : AG_MEMORY_UNKNOWN;
@@ -129,11 +129,11 @@ static void learn(struct range *range, uint64_t address, uint64_t bytes)
                                 said.access == CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE
                             ? AG_MEMORY_PINNED
                             : AG_MEMORY_UNKNOWN;
-    else if (is_device(context, &said, range))
+    else if (is_device_memory(context, &said, range))
         range->memory = AG_MEMORY_DEVICE;
 }
 
-static bool holds(const struct range *range, uint64_t first, uint64_t last)
+static bool range_holds(const struct range *range, uint64_t first, uint64_t last)
 {
     return range->first <= first && last <= range->last;
 }
@@ -150,14 +150,14 @@ static enum ag_memory recall(const struct range *wanted)
         const struct range *range = &known[slot].range[i];
 
         if (range->epoch == wanted->epoch && range->context == wanted->context &&
-            holds(range, wanted->first, wanted->last))
+            range_holds(range, wanted->first, wanted->last))
             memory = range->memory;
     }
     atomic_flag_clear_explicit(&known[slot].busy, memory_order_release);
     return memory;
 }
 
-static void remember(const struct range *range)
+static void remember_range(const struct range *range)
 {
     unsigned slot = ag_slot();
 
@@ -182,10 +182,10 @@ enum ag_memory ag_memory_kind(uint64_t address, uint64_t bytes)
     memory = recall(&range);
     if (memory)
         return memory;
-    learn(&range, address, bytes);
-    if (!holds(&range, address, last))
+    learn_range(&range, address, bytes);
+    if (!range_holds(&range, address, last))
         return AG_MEMORY_UNKNOWN;
     if (range.memory == AG_MEMORY_DEVICE || range.memory == AG_MEMORY_PINNED)
-        remember(&range);
+        remember_range(&range);
     return range.memory;
 }

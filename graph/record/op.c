@@ -79,7 +79,7 @@ static size_t value_bytes(CUlaunchAttributeID id)
 
 /* The attributes in the order given, each at most once. `fixed` is set where the driver checks the
  * grid. */
-static bool take_attributes(struct ag_signature *signature, const struct ag_kernel_call *call,
+static bool read_attributes(struct ag_signature *signature, const struct ag_kernel_call *call,
                             bool *fixed)
 {
     CUlaunchAttribute kept[MAX_ATTRIBUTES];
@@ -130,9 +130,10 @@ static void copy_param(unsigned char *to, const void *from, uint32_t size)
     }
 }
 
-/* From an array of addresses, or from a packed buffer; what lies between two parameters is 0. */
-static bool pack(unsigned char *to, const struct ag_layout *layout, void **params,
-                 const unsigned char *buffer)
+/* Copies the parameters from an array of addresses, or from a packed buffer; what lies between two
+ * parameters is 0. */
+static bool pack_params(unsigned char *to, const struct ag_layout *layout, void **params,
+                        const unsigned char *buffer)
 {
     uint32_t end = 0;
 
@@ -152,7 +153,7 @@ static bool pack(unsigned char *to, const struct ag_layout *layout, void **param
 
 /* *ret_given: bytes of the program's buffer, where the driver may have an opinion about it; else 0.
  */
-static bool take_params(unsigned char *to, const struct ag_kernel_call *call,
+static bool read_params(unsigned char *to, const struct ag_kernel_call *call,
                         const struct ag_layout *layout, uint32_t *ret_given)
 {
     const unsigned char *buffer = NULL;
@@ -168,7 +169,7 @@ static bool take_params(unsigned char *to, const struct ag_kernel_call *call,
     *ret_given = size == layout->total ? 0 : (uint32_t)size;
     if (layout->total % 8) /* so that payloads can be compared by words */
         memset(to + (layout->total & ~7u), 0, 8);
-    return pack(to, layout, call->params, buffer);
+    return pack_params(to, layout, call->params, buffer);
 }
 
 /* --- a kernel --- */
@@ -189,7 +190,7 @@ bool ag_op_kernel(struct ag_op *op, const struct ag_kernel_call *call,
 
     if (!is_dimension(call->grid, INT32_MAX) || !is_dimension(call->block, UINT32_MAX) ||
         (call->n_attributes && !call->attributes) ||
-        !take_params(payload->params, call, layout, &given))
+        !read_params(payload->params, call, layout, &given))
         return false;
     word[0] = AG_OP_KERNEL | (layout->is_kernel ? AG_OP_IS_CUKERNEL : 0) |
               (call->cooperative ? AG_OP_IS_COOPERATIVE : 0) | (uint64_t)given << 32;
@@ -197,7 +198,7 @@ bool ag_op_kernel(struct ag_op *op, const struct ag_kernel_call *call,
     word[2] = pair(call->block[0], call->block[1]);
     word[3] = pair(call->block[2], call->shared_bytes);
     word[4] = word[5] = 0;
-    if (call->n_attributes && !take_attributes(&op->signature, call, &fixed))
+    if (call->n_attributes && !read_attributes(&op->signature, call, &fixed))
         return false;
     if (fixed || word[0] & AG_OP_IS_COOPERATIVE)
         word[5] = call->grid[0] | (uint64_t)call->grid[1] << 32 | (uint64_t)call->grid[2] << 48;
@@ -252,7 +253,7 @@ void ag_op_copy_types(const struct ag_signature *signature, CUmemorytype *ret_to
     *ret_from = (CUmemorytype)signature->word[2];
 }
 
-/* Only what counts for a source, or destination, of its type. */
+/* Copies only what counts for a source, or destination, of its type. */
 #define TAKE_SIDE(kept, copy, side)                         \
     do {                                                    \
         (kept).side##XInBytes = (copy)->side##XInBytes;     \

@@ -77,7 +77,7 @@ static inline bool ag_signature_equal(const struct ag_signature *a, const struct
     return !difference;
 }
 
-/* For finding candidates and for boundaries, never for equality. */
+/* A hash that finds candidates and boundaries; it never decides that two signatures are equal. */
 uint64_t ag_signature_hash(const struct ag_signature *signature);
 
 /* A launch, in either form of parameters. */
@@ -98,7 +98,7 @@ bool ag_op_kernel(struct ag_op *op, const struct ag_kernel_call *call,
 /* kinds: the memory types, in the signature (CU_MEMORYTYPE_*). */
 bool ag_op_copy(struct ag_op *op, uint64_t to, CUmemorytype to_type, uint64_t from,
                 CUmemorytype from_type, uint64_t bytes);
-/* Between host and device memory, named by addresses: no arrays. */
+/* A copy between host and device memory that both are named by addresses: no arrays. */
 bool ag_op_copy_3d(struct ag_op *op, const CUDA_MEMCPY3D *copy);
 /* width: bytes of an element, 1, 2 or 4. */
 bool ag_op_fill(struct ag_op *op, uint64_t to, unsigned width, uint32_t value, uint64_t count);

@@ -1,7 +1,7 @@
 /* The ring of pinned slots: see staging.h.
  *
  * A slot is FREE; HELD, by the withheld copies of a stream or by a thread that tries to get it; or
- * SENT: an event was recorded behind the work that reads it. The lock guards states and links only.
+ * SENT: an event was recorded after the work that reads it. The lock guards states and links only.
  * Whoever holds a slot is the only one to touch the rest of it, so no driver call is made under the
  * lock.
  *
@@ -55,7 +55,7 @@ struct ag_ring {
 
 /* --- making slots --- */
 
-/* How many slots the caller is to make behind those that exist; 0: none. */
+/* How many slots the caller is to make after those that exist; 0: none. */
 static uint32_t begin_growing(struct ag_ring *ring)
 {
     uint32_t n = 0;
@@ -262,7 +262,7 @@ static bool find_slot(struct ag_ring *ring, uint32_t *ret_number)
 }
 
 /* Appends a slot to `staged`. */
-static bool take_slot(struct ag_ring *ring, struct ag_staged *staged)
+static bool append_slot(struct ag_ring *ring, struct ag_staged *staged)
 {
     uint32_t number = 0;
 
@@ -288,7 +288,7 @@ void *ag_ring_put(struct ag_ring *ring, struct ag_staged *staged, const void *so
         return NULL;
     }
     if (!staged->last || at > ring->slot_bytes || bytes > ring->slot_bytes - at) {
-        if (!take_slot(ring, staged)) {
+        if (!append_slot(ring, staged)) {
             ag_stats_add(AG_STAT_STAGING_FULL, 1);
             return NULL;
         }

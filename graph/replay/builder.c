@@ -2,7 +2,7 @@
  *
  * Three things are delicate:
  * - Over a programmatic edge a kernel may start before its predecessor has finished; but what comes
- *   behind must find both finished. So a node behind a programmatic edge's end also depends in full
+ *   after must find both finished. So a node after a programmatic edge's end also depends in full
  *   on the node before that edge: when a node starts, all its predecessors but the last are done.
  * - A node that is updated before its executable was first uploaded or launched stays slow: 0.12 us
  *   more on the device each time it runs (measured on an H200). So the executable is uploaded
@@ -138,7 +138,7 @@ static bool names_memory(const struct ag_op *op)
 }
 
 /* Nodes cannot copy or fill nothing. */
-static bool is_empty(const struct ag_op *op)
+static bool moves_nothing(const struct ag_op *op)
 {
     if (ag_op_kind(op) == AG_OP_COPY)
         return !((const struct ag_copy_payload *)(const void *)op->payload)->bytes;
@@ -240,8 +240,8 @@ static CUresult connect(struct ag_graph *graph, CUgraphNode node)
                : ag_cu.cuGraphAddDependencies(graph->handle, &before, &node, 1);
 }
 
-static CUresult add_node(struct ag_graph *graph, const struct ag_op *op, const CUgraphNode *before,
-                         size_t n_before, CUgraphNode *ret_node)
+static CUresult add_op_node(struct ag_graph *graph, const struct ag_op *op,
+                            const CUgraphNode *before, size_t n_before, CUgraphNode *ret_node)
 {
     CUcontext context = graph->params.context;
     CUgraph handle = graph->handle;
@@ -272,14 +272,14 @@ CUresult ag_graph_add(struct ag_graph *graph, const struct ag_op *op)
     CUresult result;
 
     if (n >= graph->params.n_ops ||
-        rounded(bytes) > rounded(graph->params.n_bytes) - graph->filled || is_empty(op))
+        rounded(bytes) > rounded(graph->params.n_bytes) - graph->filled || moves_nothing(op))
         return CUDA_ERROR_INVALID_VALUE;
     if (n && !overlaps)
         before[n_before++] = graph->nodes[n - 1].handle;
     if (graph->last_was_programmatic)
         before[n_before++] = graph->nodes[n - 2].handle;
     graph->last_was_programmatic = false;
-    result = add_node(graph, op, before, n_before, &node);
+    result = add_op_node(graph, op, before, n_before, &node);
     if (result == CUDA_SUCCESS && overlaps)
         result = connect(graph, node);
     if (result == CUDA_SUCCESS && ag_op_kind(op) == AG_OP_KERNEL)
@@ -329,7 +329,7 @@ static CUresult set_node(const struct ag_graph *graph, CUgraphNode node, const s
 }
 
 /* Payloads are zero up to the next multiple of 8, here and there. */
-static bool same_words(const unsigned char *a, const unsigned char *b, uint32_t bytes)
+static bool same_payload(const unsigned char *a, const unsigned char *b, uint32_t bytes)
 {
     uint64_t difference = 0;
 
@@ -348,7 +348,7 @@ bool ag_graph_has(const struct ag_graph *graph, uint32_t i, const struct ag_op *
     const struct place place = graph->places[i];
 
     return op->payload_bytes == place.bytes &&
-           same_words(graph->last + place.offset, op->payload, place.bytes);
+           same_payload(graph->last + place.offset, op->payload, place.bytes);
 }
 
 /* Have all nodes the payloads of `ops`? Those mostly lie as close together as the graph's. */
@@ -376,7 +376,7 @@ static CUresult update(const struct ag_graph *graph, const struct ag_op *ops, bo
         has = ag_graph_has(graph, i, &ops[i]);
         if (has && !anew)
             continue;
-        result = ops[i].payload_bytes != place.bytes || is_empty(&ops[i])
+        result = ops[i].payload_bytes != place.bytes || moves_nothing(&ops[i])
                      ? CUDA_ERROR_INVALID_VALUE
                      : set_node(graph, graph->nodes[i].handle, &ops[i]);
         if (result != CUDA_SUCCESS)
@@ -387,7 +387,8 @@ static CUresult update(const struct ag_graph *graph, const struct ag_op *ops, bo
     return CUDA_SUCCESS;
 }
 
-/* After a free; before the upload, which may look at the memory, too. */
+/* Sets all nodes anew if memory that they name may have been freed since; before the upload, which
+ * may look at that memory, too. */
 static CUresult renew(struct ag_graph *graph, const struct ag_op *ops, uint32_t *ret_updated)
 {
     uint64_t epoch = atomic_load_explicit(&ag_memory_epoch, memory_order_acquire);

@@ -45,7 +45,7 @@ CUresult ag_graph_launch(struct ag_graph *graph, const struct ag_op *ops, CUstre
 const unsigned char *ag_graph_payloads(const struct ag_graph *graph, uint32_t *ret_bytes);
 /* It will probably be launched with these payloads next, which ag_graph_payloads() once gave:
  * updates what differs, for ag_graph_launch() to find nothing to do. At most `most` nodes, from
- * *at on, which is moved behind the last one. Only kernels: of copies the driver checks addresses,
+ * *at on, which is moved after the last one. Only kernels: of copies the driver checks addresses,
  * whose memory may be freed by now. Launches in flight are not changed. False: it is done, or
  * failed, and then must not be launched again. *ret_updated: nodes. */
 bool ag_graph_prepare(struct ag_graph *graph, const unsigned char *payloads, uint32_t *at,

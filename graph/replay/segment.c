@@ -8,7 +8,7 @@
  * - Graphs are built where segments end, between two operations of the program. Segments are short
  *   enough for that to take less than a millisecond.
  * - Only its own thread can submit to a per-thread stream. Another thread that has to (the
- *   watchdog, a wait for the context) submits to a *proxy*, a blocking stream of ours: behind an
+ *   watchdog, a wait for the context) submits to a *proxy*, a blocking stream of ours: after an
  *   event that the thread recorded when withholding began, and before whatever the thread does
  *   next. */
 #include <errno.h>
@@ -108,7 +108,7 @@ static void note_error(struct ag_stream *stream, CUresult error)
     atomic_store_explicit(&ag_stream_any_late, true, memory_order_release);
 }
 
-static void give_up(struct ag_graph *graph, bool context_gone)
+static void drop_graph(struct ag_graph *graph, bool context_gone)
 {
     atomic_fetch_sub_explicit(&state.bytes, ag_graph_bytes(graph), memory_order_relaxed);
     if (context_gone)
@@ -117,11 +117,11 @@ static void give_up(struct ag_graph *graph, bool context_gone)
         ag_graph_destroy(graph);
 }
 
-/* All graphs of a segment. */
-static void give_up_all(struct ag_variants *graphs, bool context_gone)
+/* Drops all graphs of a segment. */
+static void drop_graphs_of(struct ag_variants *graphs, bool context_gone)
 {
     for (uint32_t i = 0; i < ag_variants_count(graphs); i++)
-        give_up(ag_variants_at(graphs, i), context_gone);
+        drop_graph(ag_variants_at(graphs, i), context_gone);
     ag_variants_free(graphs);
 }
 
@@ -132,7 +132,7 @@ static void drop_graphs(struct ag_stream *stream, struct ag_node *node)
     if (!graphs)
         return;
     stream->learned.n_graphs -= ag_variants_count(graphs);
-    give_up_all(graphs, false);
+    drop_graphs_of(graphs, false);
 }
 
 /* --- reasons and their counters --- */
@@ -149,7 +149,8 @@ static const enum ag_stat counter_of_verify[] = {
 /* --- the trace --- */
 
 /* Traces what became of `n` operations of the stream: since `began`, in ticks; 0: now. */
-static void trace(struct ag_stream *stream, struct ag_trace_event event, uint32_t n, uint64_t began)
+static void trace_ops(struct ag_stream *stream, struct ag_trace_event event, uint32_t n,
+                      uint64_t began)
 {
     if (!ag_trace_on())
         return;
@@ -200,7 +201,7 @@ static bool is_first_launch(struct ag_stream *stream, struct ag_node *node)
 
 /* Launches a graph of `node`, which stands for the first node->depth withheld operations. False:
  * nothing was submitted. */
-static bool launch(struct ag_stream *stream, struct ag_node *node, CUstream handle)
+static bool launch_node(struct ag_stream *stream, struct ag_node *node, CUstream handle)
 {
     uint64_t began = ag_trace_on() ? ag_clock_ticks() : 0;
     uint32_t updated = 0;
@@ -219,8 +220,8 @@ static bool launch(struct ag_stream *stream, struct ag_node *node, CUstream hand
         ag_matcher_note_use(stream->learned.matcher, node);
         ag_history_updating(stream->learned.history, updated > node->depth / 2);
         ag_backoff_gained(stream->learned.backoff, node->depth);
-        trace(stream, (struct ag_trace_event){.kind = AG_TRACE_REPLAY, .address = updated},
-              node->depth, began);
+        trace_ops(stream, (struct ag_trace_event){.kind = AG_TRACE_REPLAY, .address = updated},
+                  node->depth, began);
         return true;
     }
     ag_log_debug("a graph of %u operations was refused: %s", node->depth,
@@ -231,7 +232,7 @@ static bool launch(struct ag_stream *stream, struct ag_node *node, CUstream hand
     return false;
 }
 
-static void release(struct ag_stream *stream, uint32_t from, CUstream handle)
+static void submit_singly(struct ag_stream *stream, uint32_t from, CUstream handle)
 {
     uint64_t began = ag_trace_on() ? ag_clock_ticks() : 0;
 
@@ -244,8 +245,8 @@ static void release(struct ag_stream *stream, uint32_t from, CUstream handle)
             note_error(stream, result);
     }
     ag_stats_add(AG_STAT_REPLAY_RELEASED, stream->segment.n_ops - from);
-    trace(stream, (struct ag_trace_event){.kind = AG_TRACE_RELEASE}, stream->segment.n_ops - from,
-          began);
+    trace_ops(stream, (struct ag_trace_event){.kind = AG_TRACE_RELEASE},
+              stream->segment.n_ops - from, began);
 }
 
 /* Once something is withheld, another thread may have to submit it: nothing may be missing then. */
@@ -318,10 +319,10 @@ void ag_segment_submit(struct ag_stream *stream)
     ag_stats_add(AG_STAT_REPLAY_WITHHELD, stream->segment.n_ops); /* withheld as a whole */
     while (node->depth && !node->graphs)
         node = node->parent;
-    if (node->depth && launch(stream, node, handle))
+    if (node->depth && launch_node(stream, node, handle))
         n = node->depth;
     if (n < stream->segment.n_ops)
-        release(stream, n, handle);
+        submit_singly(stream, n, handle);
     if (stream->segment.staged.first)
         (void)ag_ring_sent(atomic_load(&stream->id.shared->ring), &stream->segment.staged, handle);
     if (handle == stream->proxy.stream)
@@ -333,7 +334,7 @@ void ag_segment_submit(struct ag_stream *stream)
 /* May withholding begin: would the driver accept work on the stream? After a sticky error, which a
  * call that we do not see may have reported, each launch must report it. And a later driver may
  * begin captures by functions that we do not know. */
-static bool is_sound(struct ag_stream *stream)
+static bool accepts_work(struct ag_stream *stream)
 {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
     CUresult result = ag_cu.cuStreamIsCapturing(stream->id.handle, &status);
@@ -345,7 +346,7 @@ static bool is_sound(struct ag_stream *stream)
 
 bool ag_segment_hold(struct ag_stream *stream)
 {
-    if (!ag_watchdog_wake() || !is_sound(stream))
+    if (!ag_watchdog_wake() || !accepts_work(stream))
         return false;
     if (stream->id.thread &&
         (!has_proxy(stream) ||
@@ -365,7 +366,7 @@ bool ag_segment_hold(struct ag_stream *stream)
 /* --- learning --- */
 
 /* Is there room for one more graph, within the settings' bounds? */
-static bool has_room(const struct ag_stream *stream)
+static bool has_graph_room(const struct ag_stream *stream)
 {
     uint64_t most = ag_size_bytes(state.max_bytes, stream->id.context->device->total_bytes);
 
@@ -376,7 +377,7 @@ static bool has_room(const struct ag_stream *stream)
 static void evict_one(struct ag_stream *stream, struct ag_node *node)
 {
     if (ag_variants_count(node->graphs) > 1) {
-        give_up(ag_variants_take(node->graphs), false);
+        drop_graph(ag_variants_take(node->graphs), false);
         stream->learned.n_graphs--;
     } else {
         drop_graphs(stream, node);
@@ -385,9 +386,9 @@ static void evict_one(struct ag_stream *stream, struct ag_node *node)
 }
 
 /* Evicts graphs of other segments for the first graph of this one, but not for a further one. */
-static bool make_room(struct ag_stream *stream)
+static bool make_graph_room(struct ag_stream *stream)
 {
-    while (!has_room(stream)) {
+    while (!has_graph_room(stream)) {
         struct ag_node *node = ag_matcher_oldest_graph(stream->learned.matcher);
 
         if (!node || stream->segment.node->graphs)
@@ -482,8 +483,8 @@ static void build(struct ag_stream *stream)
         if (is_staged(&stream->segment.ops[i]) && !ag_segment_ring(stream))
             return;
     }
-    if ((stream->id.thread && stream->id.thread != ag_stream_thread()) || !make_room(stream) ||
-        !ag_capture_guard_enter())
+    if ((stream->id.thread && stream->id.thread != ag_stream_thread()) ||
+        !make_graph_room(stream) || !ag_capture_guard_enter())
         return;
     graph = build_from(stream, &result);
     ag_capture_guard_leave();
@@ -502,8 +503,8 @@ static void build(struct ag_stream *stream)
     atomic_store_explicit(&state.has_built, true, memory_order_relaxed);
     ag_stats_add(AG_STAT_REPLAY_BUILT, 1);
     ag_stats_add(AG_STAT_REPLAY_BUILD_NS, ag_clock_ns() - began);
-    trace(stream, (struct ag_trace_event){.kind = AG_TRACE_BUILD}, stream->segment.n_ops,
-          began_ticks);
+    trace_ops(stream, (struct ag_trace_event){.kind = AG_TRACE_BUILD}, stream->segment.n_ops,
+              began_ticks);
     if (state.dump)
         dump(graph);
 }
@@ -538,7 +539,7 @@ static bool has_paid(const struct ag_stream *stream)
 
 /* Another graph is built beside a segment's first only while fewer than half of those that are
  * allowed exist. */
-static void learn(struct ag_stream *stream)
+static void learn_segment(struct ag_stream *stream)
 {
     struct ag_node *node = stream->segment.node;
     bool has_half = stream->learned.n_graphs >= state.max_graphs / 2;
@@ -570,8 +571,8 @@ void ag_segment_note_flush(struct ag_stream *stream, enum ag_flush why)
     enum ag_stat counter = (enum ag_stat)(AG_STAT_FLUSH_STREAM + (int)why);
 
     ag_stats_add(counter, 1);
-    trace(stream, (struct ag_trace_event){.kind = AG_TRACE_FLUSH, .code = (uint16_t)counter},
-          stream->segment.n_ops, 0);
+    trace_ops(stream, (struct ag_trace_event){.kind = AG_TRACE_FLUSH, .code = (uint16_t)counter},
+              stream->segment.n_ops, 0);
 }
 
 void ag_segment_end(struct ag_stream *stream, bool flushed, enum ag_flush why)
@@ -586,7 +587,7 @@ void ag_segment_end(struct ag_stream *stream, bool flushed, enum ag_flush why)
     ag_segment_submit(stream);
     note_eager(stream);
     if (segment->n_ops && segment->node && !segment->spoiled)
-        learn(stream);
+        learn_segment(stream);
     if (ag_history_length(stream->learned.history))
         ag_history_ended(stream->learned.history, flushed);
     iteration->n_ops += segment->n_ops;
@@ -605,13 +606,13 @@ void ag_segment_end(struct ag_stream *stream, bool flushed, enum ag_flush why)
 /* --- iterations --- */
 
 /* Has the device done what the calling thread may ask about? */
-static bool is_idle(const struct ag_stream *stream)
+static bool is_stream_idle(const struct ag_stream *stream)
 {
     return (!stream->id.thread || stream->id.thread == ag_stream_thread()) &&
            ag_cu.cuStreamQuery(stream->id.handle) == CUDA_SUCCESS;
 }
 
-/* What comes behind the wait is done while the device is busy. Where it is not busy for so long,
+/* What comes after the wait is done while the device is busy. Where it is not busy for so long,
  * another graph may be worth more. */
 static void foresee(struct ag_stream *stream, struct ag_variants *graphs, bool *was_idle)
 {
@@ -624,7 +625,7 @@ static void foresee(struct ag_stream *stream, struct ag_variants *graphs, bool *
         goes_on = ag_graph_prepare(graph, payloads, &at, AG_FORESEEN_PIECE, &updated);
         if (*was_idle)
             ag_variants_waited(graphs, updated);
-        *was_idle = *was_idle || is_idle(stream);
+        *was_idle = *was_idle || is_stream_idle(stream);
         ag_stats_add(AG_STAT_REPLAY_FORESEEN, updated);
     }
 }
@@ -645,9 +646,10 @@ void ag_segment_foresee(struct ag_stream *stream)
     ag_capture_guard_leave();
 }
 
-/* As if each had as many operations, so that iterations of several lengths can be compared. Those
- * in which graphs are built say nothing of later ones, unless building does not end. */
-static void compare(struct ag_stream *stream, uint64_t ns, bool free_running)
+/* Tells the comparison (profit.c) how long an iteration took, as if each had the same number of
+ * operations, so that iterations of several lengths can be compared. Those in which graphs are
+ * built say nothing of later ones, unless building does not end. */
+static void compare_ways(struct ag_stream *stream, uint64_t ns, bool free_running)
 {
     const struct ag_running_iteration *iteration = &stream->iteration;
     struct ag_learned *learned = &stream->learned;
@@ -692,7 +694,7 @@ void ag_segment_end_iteration(struct ag_stream *stream, bool free_running)
     if (state.profit) {
         now = ag_clock_ns();
         if (iteration->began_ns)
-            compare(stream, now - iteration->began_ns, free_running);
+            compare_ways(stream, now - iteration->began_ns, free_running);
         if (!iteration->may_replay)
             ag_stats_add(AG_STAT_REPLAY_EAGER_ITERATIONS, 1);
         iteration->may_replay = ag_profit_replays(&stream->learned.profit[free_running]);
@@ -706,7 +708,7 @@ void ag_segment_end_iteration(struct ag_stream *stream, bool free_running)
 
 static void forget_one(struct ag_variants *graphs, void *data)
 {
-    give_up_all(graphs, *(const bool *)data);
+    drop_graphs_of(graphs, *(const bool *)data);
 }
 
 void ag_segment_release(struct ag_stream *stream, bool context_gone)

@@ -11,7 +11,7 @@ struct ag_stream;
 struct ag_options;
 
 void ag_segment_configure(const struct ag_options *options);
-/* Of the device, by all graphs. */
+/* Bytes of the devices' memory that all graphs take. */
 uint64_t ag_segment_bytes(void);
 /* The first operation on the stream that is inspected: allocates what recording needs. False
  * without memory. */
@@ -34,7 +34,7 @@ void ag_segment_foresee(struct ag_stream *stream);
 void ag_segment_join_proxy(struct ag_stream *stream);
 /* Drops all graphs and all that was learnt. context_gone: without driver calls. */
 void ag_segment_forget(struct ag_stream *stream, bool context_gone);
-/* Likewise, and destroys the proxy. */
+/* Does what ag_segment_forget() does, and destroys the proxy. */
 void ag_segment_release(struct ag_stream *stream, bool context_gone);
 /* The context's ring of pinned slots, made on first need; NULL: there is none to be had. */
 struct ag_ring *ag_segment_ring(struct ag_stream *stream);

@@ -16,7 +16,7 @@ static struct look {
     uint32_t sequence, epoch, same_epoch;
 } looks[AG_MAX_STREAMS];
 
-static void release(struct ag_stream *stream, uint32_t epoch)
+static void release_stalled(struct ag_stream *stream, uint32_t epoch)
 {
     bool pushed = false;
 
@@ -35,7 +35,7 @@ static void release(struct ag_stream *stream, uint32_t epoch)
 }
 
 /* Relaxed: a guess, until the stream is owned; then the owner before has released its `epoch`. */
-static void look_at(struct ag_stream *stream, void *data)
+static void look_at_stream(struct ag_stream *stream, void *data)
 {
     struct look *last = &looks[atomic_load_explicit(&stream->id.number, memory_order_relaxed)];
     uint32_t sequence = atomic_load_explicit(&stream->sequence, memory_order_relaxed);
@@ -49,7 +49,7 @@ static void look_at(struct ag_stream *stream, void *data)
     last->same_epoch = last->epoch == epoch ? last->same_epoch + 1 : 0;
     if (last->same_epoch &&
         (last->sequence == sequence || last->same_epoch >= AG_WATCHDOG_EPOCH_LOOKS))
-        release(stream, epoch);
+        release_stalled(stream, epoch);
     last->sequence = sequence;
     last->epoch = epoch;
 }
@@ -58,6 +58,6 @@ bool ag_stalled_submit(void)
 {
     bool any = false;
 
-    ag_stream_each_open(look_at, &any);
+    ag_stream_each_open(look_at_stream, &any);
     return any;
 }

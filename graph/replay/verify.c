@@ -44,7 +44,7 @@ struct verify {
 /* Adds the program's block that the address lies in, if it is device memory: the driver's would be
  * the whole of a slab, of which other streams may write other pieces meanwhile. False: the segment
  * cannot be verified (memory that the host may read, too many blocks or bytes). */
-static bool take_block(struct verify *verify, uint64_t address, bool must_be_memory)
+static bool add_program_block(struct verify *verify, uint64_t address, bool must_be_memory)
 {
     CUmemorytype type = CU_MEMORYTYPE_DEVICE;
     CUdeviceptr base = 0;
@@ -72,39 +72,40 @@ static bool take_block(struct verify *verify, uint64_t address, bool must_be_mem
 }
 
 /* Every word of a kernel's parameters may be a pointer. */
-static bool take_params(struct verify *verify, const struct ag_kernel_payload *payload)
+static bool add_params(struct verify *verify, const struct ag_kernel_payload *payload)
 {
     for (uint32_t at = 0; at + sizeof(uint64_t) <= payload->bytes; at += sizeof(uint64_t)) {
         uint64_t word;
 
         memcpy(&word, payload->params + at, sizeof(word));
-        if (!take_block(verify, word, false))
+        if (!add_program_block(verify, word, false))
             return false;
     }
     return true;
 }
 
-static bool take_3d(struct verify *verify, const CUDA_MEMCPY3D *copy)
+static bool add_blocks_of_copy(struct verify *verify, const CUDA_MEMCPY3D *copy)
 {
-    return copy->dstMemoryType == CU_MEMORYTYPE_DEVICE && take_block(verify, copy->dstDevice, true);
+    return copy->dstMemoryType == CU_MEMORYTYPE_DEVICE &&
+           add_program_block(verify, copy->dstDevice, true);
 }
 
-static bool take_op(struct verify *verify, const struct ag_op *op)
+static bool add_blocks_of_op(struct verify *verify, const struct ag_op *op)
 {
     const struct ag_copy_payload *copy = (const void *)op->payload;
     struct ag_fill_area area;
 
     switch (ag_op_kind(op)) {
     case AG_OP_KERNEL:
-        return take_params(verify, (const void *)op->payload);
+        return add_params(verify, (const void *)op->payload);
     case AG_OP_COPY:
-        return take_block(verify, copy->to, true);
+        return add_program_block(verify, copy->to, true);
     case AG_OP_COPY_3D:
-        return take_3d(verify, ag_op_copy_3d_params(&op->signature));
+        return add_blocks_of_copy(verify, ag_op_copy_3d_params(&op->signature));
     case AG_OP_FILL:
     case AG_OP_FILL_2D:
         ag_op_fill_area(op, &area);
-        return take_block(verify, area.to, true);
+        return add_program_block(verify, area.to, true);
     }
     return false;
 }
@@ -162,8 +163,8 @@ out_tools:
     return false;
 }
 
-/* Where the free cannot be ordered behind the stream's work, the memory is leaked. */
-static void give_room(const struct verify *verify)
+/* Where the free cannot be ordered after the stream's work, the memory is leaked. */
+static void free_room(const struct verify *verify)
 {
     if (let_wait(verify, verify->room_stream, verify->stream))
         (void)ag_cu.cuMemFreeAsync(verify->before, verify->room_stream);
@@ -172,7 +173,7 @@ static void give_room(const struct verify *verify)
 
 /* --- the comparison --- */
 
-static bool wait_for(CUstream stream)
+static bool wait_for_stream(CUstream stream)
 {
     uint64_t until = ag_clock_after(TIMEOUT_NS);
     struct ag_wait wait = {0};
@@ -218,12 +219,12 @@ static enum ag_verify compare_block(const struct verify *verify, const struct bl
     return AG_VERIFY_SAME;
 }
 
-static enum ag_verify compare(const struct verify *verify, uint32_t n)
+static enum ag_verify compare_blocks(const struct verify *verify, uint32_t n)
 {
     enum ag_verify answer = AG_VERIFY_SAME;
     unsigned char *room;
 
-    if (!wait_for(verify->stream))
+    if (!wait_for_stream(verify->stream))
         return AG_VERIFY_UNCOMPARED;
     room = ag_pages_get(2 * CHUNK_BYTES);
     if (!room)
@@ -254,7 +255,7 @@ static enum ag_verify run_again(const struct verify *verify, const struct ag_op 
         (void)copy_all(verify, verify->results, true);
         return AG_VERIFY_UNCOMPARED;
     }
-    return compare(verify, n);
+    return compare_blocks(verify, n);
 }
 
 enum ag_verify ag_verify_segment(struct ag_context *context, struct ag_graph *graph,
@@ -266,7 +267,7 @@ enum ag_verify ag_verify_segment(struct ag_context *context, struct ag_graph *gr
     CUstreamCaptureMode mode;
 
     for (uint32_t i = 0; i < n; i++) {
-        if (!take_op(&verify, &ops[i]))
+        if (!add_blocks_of_op(&verify, &ops[i]))
             return AG_VERIFY_SKIPPED;
     }
     if (!ag_fence_wait_idle(context, TIMEOUT_NS))
@@ -276,7 +277,7 @@ enum ag_verify ag_verify_segment(struct ag_context *context, struct ag_graph *gr
         if (copy_all(&verify, verify.before, false) &&
             ag_graph_launch(graph, ops, stream, ret_updated) == CUDA_SUCCESS)
             answer = run_again(&verify, ops, n);
-        give_room(&verify);
+        free_room(&verify);
     }
     ag_capture_restore(mode);
     return answer;

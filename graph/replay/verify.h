@@ -2,7 +2,7 @@
  * compares the bytes.
  *
  * Compared is the device memory that parameters and copies name. Whatever else the segment changes
- * (variables of modules, memory behind pointers that lie in memory) is changed twice, and what work
+ * (variables of modules, memory that pointers in memory lead to) is changed twice, and what work
  * of other threads writes into the same blocks meanwhile may be lost. */
 #ifndef AG_GRAPH_VERIFY_H
 #define AG_GRAPH_VERIFY_H

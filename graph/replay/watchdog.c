@@ -55,7 +55,7 @@ static void wait_at_the_end(void)
     ag_futex_wake(&at_end.state);
 }
 
-static void *watch(void *unused)
+static void *run_watchdog(void *unused)
 {
     unsigned idle = AG_WATCHDOG_IDLE_LOOKS - 2; /* it may be started long before it is needed */
 
@@ -84,7 +84,7 @@ void ag_watchdog_start(void)
 
     if (!atomic_compare_exchange_strong(&state, &none, STARTING))
         return;
-    if (ag_thread_start(watch, AG_THREAD_DRIVER_STACK_BYTES))
+    if (ag_thread_start(run_watchdog, AG_THREAD_DRIVER_STACK_BYTES))
         atomic_store(&state, NO_THREAD);
     else /* unless it sleeps already, and has said so */
         (void)atomic_compare_exchange_strong(&state, &starting, AWAKE);

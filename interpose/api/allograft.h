@@ -70,7 +70,7 @@ typedef struct allograft_ring allograft_ring;
 typedef uint64_t allograft_pool;
 #define ALLOGRAFT_NEW_POOL ((allograft_pool)0)
 
-/* As cudaStreamCaptureMode. */
+/* The modes of a capture, as cudaStreamCaptureMode has them. */
 typedef enum allograft_capture_mode {
     ALLOGRAFT_CAPTURE_GLOBAL = 0,
     ALLOGRAFT_CAPTURE_THREAD_LOCAL = 1,
@@ -596,9 +596,9 @@ static inline allograft_status allograft_ring_pin(allograft_ring *ring, void *me
     ALLOGRAFT_CALL(ring_pin, ring, memory, bytes);
 }
 
-/* The same as a submit, between memory of the caller's: from any host memory to any memory of the
- * ring's device, so that host and device slots may be of any number and size. It comes after the
- * slot's readers, and the slot is ready when it has come through. From pinned memory it is
+/* Does what a submit does, between memory of the caller's: from any host memory to any memory of
+ * the ring's device, so that host and device slots may be of any number and size. It comes after
+ * the slot's readers, and the slot is ready when it has come through. From pinned memory it is
  * asynchronous: the memory may be written again when the slot is ready. 0 bytes: nothing is copied,
  * and the slot is ready when all that was submitted to the ring's stream so far is done. */
 static inline allograft_status allograft_ring_copy(allograft_ring *ring, unsigned slot,

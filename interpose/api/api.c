@@ -19,7 +19,7 @@ AG_ENTRY const struct allograft_api *allograft_get_api(uint32_t version);
 
 /* ---- statistics ---- */
 
-static void sum_places(struct allograft_snapshot *now)
+static void sum_allocations(struct allograft_snapshot *now)
 {
     struct ag_api_owned_counts owned = ag_api_owned_counts();
 
@@ -50,7 +50,7 @@ allograft_status ag_api_snapshot(struct allograft_snapshot *ret)
     if (bytes < sizeof(size_t))
         return ag_api_fail(ALLOGRAFT_INVALID,
                            "snapshot: `bytes` is to be set to the size of the struct");
-    sum_places(&now);
+    sum_allocations(&now);
     now.replay_operations = ag_stats_counter(AG_STAT_REPLAY_SEEN);
     now.replay_withheld = ag_stats_counter(AG_STAT_REPLAY_WITHHELD);
     now.replay_replayed = ag_stats_counter(AG_STAT_REPLAY_REPLAYED);
@@ -86,7 +86,7 @@ allograft_status ag_api_mark(const char *name)
     if (!name || !*name)
         return ag_api_fail(ALLOGRAFT_INVALID, "a mark needs a name");
     (void)ag_entry_start(); /* which says when the process began: with its first call, or now */
-    sum_places(&now);
+    sum_allocations(&now);
     for (unsigned place = 0; place < AG_N_PLACEMENTS; place++)
         bytes += now.current_bytes[place];
     ag_trace_mark(name);
@@ -111,7 +111,7 @@ static const struct allograft_api whole_api = {
 };
 
 /* allograft.h stands alone, so it has its own copy of the list: that one has the same order, with
- * nothing between or behind, and each stub the type of the member that it calls. */
+ * nothing between or after, and each stub the type of the member that it calls. */
 enum {
 #define AG_API(name, stub) ROW_##name,
 #include "interpose/api/functions.def"

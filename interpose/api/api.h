@@ -84,7 +84,7 @@ bool ag_api_intercepts(void);
 
 /* Sets the calling thread's last error. */
 void ag_api_explain(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* The same; `status` is its value, as linters can see. */
+/* Sets the last error as ag_api_explain() does; its value is `status`, as linters can see. */
 #define ag_api_fail(status, ...) (ag_api_explain(__VA_ARGS__), (status))
 /* What a driver's answer to `call` means; the text is set unless it is ALLOGRAFT_OK. */
 allograft_status ag_api_answer(CUresult result, const char *call);
@@ -93,10 +93,11 @@ allograft_status ag_api_answer(CUresult result, const char *call);
 /* ALLOGRAFT_OK when there is a device of that number; with `host_too`, ALLOGRAFT_HOST is one, too.
  */
 allograft_status ag_api_check_device(int device, bool host_too);
-/* Around calls for `device`: a context of it is current, its primary one unless another was. That
- * is retained then, for good, as the runtime does with devices it uses. */
+/* Makes a context of `device` current for the calls that follow, until ag_api_leave(): its primary
+ * one, unless another was current. The primary one is retained then, for good, as the runtime does
+ * with devices it uses. */
 allograft_status ag_api_enter_device(int device, bool *ret_pushed);
-/* Around calls for what belongs to a context. */
+/* Makes `context` current for the calls that follow, until ag_api_leave(). */
 allograft_status ag_api_enter_context(CUcontext context, bool *ret_pushed);
 void ag_api_leave(bool pushed);
 
@@ -123,10 +124,10 @@ static inline bool ag_api_owns(void)
 {
     return atomic_load_explicit(&ag_api_n_owned, memory_order_relaxed) != 0;
 }
-/* From now on it is counted; without memory for that, it is not. */
+/* Counts a block from now on; without memory for that it is not counted. */
 void ag_api_owned_add(CUdeviceptr address, size_t bytes, int device, CUcontext context);
-/* Around a free of `address`, whoever makes it: what was taken (NULL: none of the API's) is then
- * freed, or put back when the driver refused. */
+/* Takes the block at `address` out of the table, before whoever frees it does so; NULL: it is none
+ * of the API's. It is then either freed, or put back when the driver refused. */
 struct ag_api_owned *ag_api_owned_take(CUdeviceptr address);
 void ag_api_owned_freed(struct ag_api_owned *block);
 void ag_api_owned_put_back(struct ag_api_owned *block);
@@ -162,7 +163,7 @@ extern pthread_mutex_t ag_api_look_up_mutex;
 /* A forked child: nobody holds them. */
 void ag_api_begin_child(void);
 
-/* The functions behind struct allograft_api, each of the type of its member. */
+/* The functions of struct allograft_api, each of the type of its member. */
 #define AG_API(name, stub) __typeof__(*((struct allograft_api *)NULL)->name) ag_api_##name;
 #include "interpose/api/functions.def"
 

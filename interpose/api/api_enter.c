@@ -96,14 +96,14 @@ allograft_status ag_api_answer(CUresult result, const char *call)
 
 static _Atomic bool is_found;
 
-/* As the program would look `name` up: through us where we are in front of it. */
-static void *look_up(void *handle, const char *name)
+/* Looks `name` up as the program would: through us where we are in front of it. */
+static void *look_up_symbol(void *handle, const char *name)
 {
     return ag_is_preloaded() ? dlsym(handle, name) : ag_real_dlsym(handle, name);
 }
 
 /* The first name that is needed and missing, or NULL. */
-static const char *fill(void *handle)
+static const char *fill_driver(void *handle)
 {
     static const struct {
         const char *name;
@@ -119,7 +119,7 @@ static const char *fill(void *handle)
     const char *missing = NULL;
 
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        void *found = look_up(handle, rows[i].name);
+        void *found = look_up_symbol(handle, rows[i].name);
 
         memcpy((char *)&ag_api_cu + rows[i].place, &found, sizeof(found));
         if (!found && rows[i].needed && !missing)
@@ -135,7 +135,7 @@ static allograft_status find_driver(void)
 
     if (!handle)
         return ag_api_fail(ALLOGRAFT_UNSUPPORTED, "no libcuda.so.1 can be loaded: %s", dlerror());
-    missing = fill(handle);
+    missing = fill_driver(handle);
     if (missing)
         return ag_api_fail(ALLOGRAFT_UNSUPPORTED, "the driver has no %s", missing);
     return AG_API_DO(cuInit, 0);
@@ -164,7 +164,7 @@ bool ag_api_intercepts(void)
 /* ---- contexts and streams ---- */
 
 /* The primary context of `device`, kept alive from the first time on. */
-static allograft_status primary_of(int device, CUcontext *ret)
+static allograft_status retain_primary(int device, CUcontext *ret)
 {
     static _Atomic bool retained[AG_MAX_DEVICES];
     bool again = atomic_exchange(&retained[device], true);
@@ -204,7 +204,7 @@ allograft_status ag_api_enter_device(int device, bool *ret_pushed)
         return status;
     if (ag_api_cu.cuCtxGetDevice(&current) == CUDA_SUCCESS && current == device)
         return ALLOGRAFT_OK;
-    status = primary_of(device, &context);
+    status = retain_primary(device, &context);
     if (status == ALLOGRAFT_OK)
         status = AG_API_DO(cuCtxPushCurrent_v2, context);
     *ret_pushed = status == ALLOGRAFT_OK;

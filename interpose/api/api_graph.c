@@ -143,8 +143,8 @@ allograft_status ag_api_graph_enable_debug_mode(allograft_graph *graph)
     return ALLOGRAFT_OK;
 }
 
-/* Before the capture: the program's allocations come from the pool. */
-static allograft_status take_pool(allograft_graph *graph, allograft_pool pool)
+/* Lets the program's allocations come from the pool; called before the capture. */
+static allograft_status use_private_pool(allograft_graph *graph, allograft_pool pool)
 {
     uint64_t newest = atomic_load_explicit(&last_pool, memory_order_relaxed);
 
@@ -165,7 +165,7 @@ static allograft_status take_pool(allograft_graph *graph, allograft_pool pool)
                        (unsigned long long)pool);
 }
 
-static void leave_pool(allograft_graph *graph)
+static void leave_graph_pool(allograft_graph *graph)
 {
     if (graph->holds_pool) {
         ag_entry_before(AG_FLUSH_FREE); /* what is withheld may use its memory */
@@ -202,14 +202,14 @@ allograft_status ag_api_graph_capture_begin(allograft_graph *graph, void *stream
     if (status != ALLOGRAFT_OK)
         return status;
     graph->began = ag_trace_began();
-    status = take_pool(graph, pool);
+    status = use_private_pool(graph, pool);
     if (status == ALLOGRAFT_OK) {
         status = AG_API_DO(cuStreamBeginCapture_v2, stream, (CUstreamCaptureMode)mode);
         if (status != ALLOGRAFT_OK && graph->holds_pool)
             ag_private_end();
     }
     if (status != ALLOGRAFT_OK) {
-        leave_pool(graph);
+        leave_graph_pool(graph);
         return status;
     }
     graph->stream = stream;
@@ -218,8 +218,8 @@ allograft_status ag_api_graph_capture_begin(allograft_graph *graph, void *stream
     return ALLOGRAFT_OK;
 }
 
-static void trace(const allograft_graph *graph, uint64_t began, enum ag_trace_kind kind,
-                  const void *stream, bool in_vain)
+static void trace_graph(const allograft_graph *graph, uint64_t began, enum ag_trace_kind kind,
+                        const void *stream, bool in_vain)
 {
     if (ag_trace_on())
         ag_trace_add_call(began, (struct ag_trace_event){
@@ -251,7 +251,7 @@ static allograft_status end_capture(allograft_graph *graph, CUgraph *ret)
 static allograft_status came_to_nothing(allograft_graph *graph, allograft_status status)
 {
     ag_stats_add(AG_STAT_API_CAPTURES_FAILED, 1);
-    leave_pool(graph);
+    leave_graph_pool(graph);
     return status == ALLOGRAFT_CAPTURING ? ALLOGRAFT_DRIVER : status;
 }
 
@@ -278,7 +278,7 @@ allograft_status ag_api_graph_capture_end(allograft_graph *graph)
     status = end_capture(graph, &captured);
     if (status == ALLOGRAFT_OK && !graph->keeps)
         status = instantiate(captured, &graph->exec);
-    trace(graph, graph->began, AG_TRACE_API_CAPTURE, stream, status != ALLOGRAFT_OK);
+    trace_graph(graph, graph->began, AG_TRACE_API_CAPTURE, stream, status != ALLOGRAFT_OK);
     if (status != ALLOGRAFT_OK) {
         if (captured)
             (void)ag_api_cu.cuGraphDestroy(captured);
@@ -343,7 +343,7 @@ allograft_status ag_api_graph_replay(allograft_graph *graph, void *stream)
     if (status != ALLOGRAFT_OK)
         return status;
     ag_stats_add(AG_STAT_API_REPLAYS, 1);
-    trace(graph, began, AG_TRACE_API_REPLAY, stream, false);
+    trace_graph(graph, began, AG_TRACE_API_REPLAY, stream, false);
     return ALLOGRAFT_OK;
 }
 
@@ -359,7 +359,7 @@ allograft_status ag_api_graph_reset(allograft_graph *graph)
         if (open_graph != graph)
             return ag_api_fail(ALLOGRAFT_STATE, "another thread captures into the graph");
         (void)end_capture(graph, &captured);
-        trace(graph, graph->began, AG_TRACE_API_CAPTURE, stream, true);
+        trace_graph(graph, graph->began, AG_TRACE_API_CAPTURE, stream, true);
         if (captured)
             (void)ag_api_cu.cuGraphDestroy(captured);
         ag_stats_add(AG_STAT_API_CAPTURES_FAILED, 1);
@@ -371,7 +371,7 @@ allograft_status ag_api_graph_reset(allograft_graph *graph)
     graph->exec = NULL;
     graph->graph = NULL;
     graph->state = EMPTY;
-    leave_pool(graph);
+    leave_graph_pool(graph);
     return ALLOGRAFT_OK;
 }
 

@@ -18,7 +18,7 @@ AG_ENTRY void allograft_torch_free(void *memory, ssize_t bytes, int device, void
 /* Smaller blocks share pages with others: they are neither advised nor moved when they are made. */
 #define WORTH_MOVING (2u * 1024u * 1024u)
 
-static int attribute(CUdevice_attribute which, int device)
+static int ask_attribute(CUdevice_attribute which, int device)
 {
     int value = 0;
 
@@ -31,9 +31,9 @@ allograft_status ag_api_managed_support(int device)
 
     if (status != ALLOGRAFT_OK)
         return status;
-    if (!attribute(CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, device))
+    if (!ask_attribute(CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, device))
         return ag_api_fail(ALLOGRAFT_UNSUPPORTED, "device %d has no managed memory", device);
-    if (!attribute(CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, device))
+    if (!ask_attribute(CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, device))
         return ag_api_fail(
             ALLOGRAFT_UNSUPPORTED,
             "device %d has no concurrent managed access (WSL 2, Windows, a vGPU, or a "
@@ -48,7 +48,7 @@ allograft_status ag_api_managed_support(int device)
 
 /* ---- the driver's calls, newer form or older ---- */
 
-static CUmemLocation location_of(int device)
+static CUmemLocation location_at(int device)
 {
     return (CUmemLocation){
         .type = device < 0 ? CU_MEM_LOCATION_TYPE_HOST : CU_MEM_LOCATION_TYPE_DEVICE,
@@ -61,13 +61,13 @@ static CUdevice old_location_of(int device)
     return device < 0 ? CU_DEVICE_CPU : device;
 }
 
-static allograft_status move(CUdeviceptr memory, size_t bytes, int device, void *stream)
+static allograft_status move_range(CUdeviceptr memory, size_t bytes, int device, void *stream)
 {
     uint64_t began = ag_trace_began();
     allograft_status status;
 
     if (ag_api_cu.cuMemPrefetchAsync_v2)
-        status = AG_API_DO(cuMemPrefetchAsync_v2, memory, bytes, location_of(device), 0, stream);
+        status = AG_API_DO(cuMemPrefetchAsync_v2, memory, bytes, location_at(device), 0, stream);
     else
         status = AG_API_DO(cuMemPrefetchAsync, memory, bytes, old_location_of(device), stream);
     if (status == ALLOGRAFT_OK)
@@ -97,10 +97,11 @@ static allograft_status advise_pool(CUdeviceptr memory, int device)
                        (void *)memory, block.context->device->ordinal);
 }
 
-static allograft_status advise(CUdeviceptr memory, size_t bytes, CUmem_advise advice, int device)
+static allograft_status advise_range(CUdeviceptr memory, size_t bytes, CUmem_advise advice,
+                                     int device)
 {
     CUresult result = ag_api_cu.cuMemAdvise_v2
-                          ? ag_api_cu.cuMemAdvise_v2(memory, bytes, advice, location_of(device))
+                          ? ag_api_cu.cuMemAdvise_v2(memory, bytes, advice, location_at(device))
                           : ag_api_cu.cuMemAdvise(memory, bytes, advice, old_location_of(device));
 
     return result == CUDA_ERROR_NOT_SUPPORTED ? advise_pool(memory, device)
@@ -111,18 +112,18 @@ static allograft_status advise(CUdeviceptr memory, size_t bytes, CUmem_advise ad
 
 /* A new block lies nowhere: its first touch by the device would take a hundred times as long as
  * this. What does not fit beside what is there stays where it is. */
-static void bring(CUdeviceptr memory, size_t bytes, int device, void *stream)
+static void bring_new_block(CUdeviceptr memory, size_t bytes, int device, void *stream)
 {
     size_t room = 0, total;
 
     if (bytes < WORTH_MOVING)
         return;
-    (void)advise(memory, bytes, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, device);
+    (void)advise_range(memory, bytes, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, device);
     if (ag_api_cu.cuMemGetInfo_v2(&room, &total) == CUDA_SUCCESS && bytes <= room)
-        (void)move(memory, bytes, device, stream);
+        (void)move_range(memory, bytes, device, stream);
 }
 
-static void note_allocated(CUdeviceptr memory, size_t bytes, int device, const void *stream,
+static void note_new_block(CUdeviceptr memory, size_t bytes, int device, const void *stream,
                            uint64_t began)
 {
     CUcontext context = NULL;
@@ -140,7 +141,7 @@ static void note_allocated(CUdeviceptr memory, size_t bytes, int device, const v
                                  });
 }
 
-static allograft_status allocate(void **ret, size_t bytes, int device, void *stream)
+static allograft_status allocate_managed(void **ret, size_t bytes, int device, void *stream)
 {
     /* Legal in a capture of another thread only so. */
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
@@ -152,8 +153,8 @@ static allograft_status allocate(void **ret, size_t bytes, int device, void *str
         return status;
     status = AG_API_DO(cuMemAllocManaged, &memory, bytes, CU_MEM_ATTACH_GLOBAL);
     if (status == ALLOGRAFT_OK) {
-        note_allocated(memory, bytes, device, stream, began);
-        bring(memory, bytes, device, stream);
+        note_new_block(memory, bytes, device, stream, began);
+        bring_new_block(memory, bytes, device, stream);
         *ret = (void *)memory;
     }
     (void)ag_api_cu.cuThreadExchangeStreamCaptureMode(&mode);
@@ -179,7 +180,7 @@ allograft_status ag_api_managed_alloc(void **ret, size_t bytes, int device, void
                      ? ag_api_fail(ALLOGRAFT_CAPTURING, "managed memory allocated during a capture")
                      : ag_api_not_capturing(stream, "managed memory allocated");
     if (status == ALLOGRAFT_OK)
-        status = allocate(ret, bytes, device, stream);
+        status = allocate_managed(ret, bytes, device, stream);
     ag_api_leave(pushed);
     return status;
 }
@@ -256,8 +257,8 @@ struct deed {
 static allograft_status do_one(const struct deed *deed, CUdeviceptr memory, size_t bytes)
 {
     if (!deed->moves)
-        return advise(memory, bytes, deed->advice, deed->device);
-    return move(memory, bytes, deed->device, deed->stream);
+        return advise_range(memory, bytes, deed->advice, deed->device);
+    return move_range(memory, bytes, deed->device, deed->stream);
 }
 
 static allograft_status do_all(const struct deed *deed, const struct allograft_range *ranges,
@@ -286,9 +287,9 @@ static allograft_status do_all(const struct deed *deed, const struct allograft_r
     return status;
 }
 
-/* The checks that both share. */
-static allograft_status begin(const struct allograft_range *ranges, size_t n, int device,
-                              const char *what)
+/* Checks what prefetching and advising ranges have in common. */
+static allograft_status check_ranges(const struct allograft_range *ranges, size_t n, int device,
+                                     const char *what)
 {
     allograft_status status = ag_api_check_device(device, true);
 
@@ -305,18 +306,18 @@ allograft_status ag_api_prefetch(const struct allograft_range *ranges, size_t n,
                                  void *stream, size_t *ret_bytes)
 {
     const struct deed deed = {.moves = true, .device = device, .stream = stream};
-    allograft_status status = begin(ranges, n, device, "prefetch");
+    allograft_status status = check_ranges(ranges, n, device, "prefetch");
 
     if (status == ALLOGRAFT_OK)
         status = ag_api_not_capturing(stream, "prefetch");
     return status == ALLOGRAFT_OK ? do_all(&deed, ranges, n, ret_bytes) : status;
 }
 
-static allograft_status give_advice(const struct allograft_range *ranges, size_t n, int device,
-                                    size_t *ret_bytes, CUmem_advise advice, const char *what)
+static allograft_status advise_ranges(const struct allograft_range *ranges, size_t n, int device,
+                                      size_t *ret_bytes, CUmem_advise advice, const char *what)
 {
     const struct deed deed = {.advice = advice, .device = device};
-    allograft_status status = begin(ranges, n, device, what);
+    allograft_status status = check_ranges(ranges, n, device, what);
 
     ag_alloc_expect_advice();
     return status == ALLOGRAFT_OK ? do_all(&deed, ranges, n, ret_bytes) : status;
@@ -325,13 +326,13 @@ static allograft_status give_advice(const struct allograft_range *ranges, size_t
 allograft_status ag_api_advise_preferred_location(const struct allograft_range *ranges, size_t n,
                                                   int device, size_t *ret_bytes)
 {
-    return give_advice(ranges, n, device, ret_bytes, CU_MEM_ADVISE_SET_PREFERRED_LOCATION,
-                       "advise_preferred_location");
+    return advise_ranges(ranges, n, device, ret_bytes, CU_MEM_ADVISE_SET_PREFERRED_LOCATION,
+                         "advise_preferred_location");
 }
 
 allograft_status ag_api_advise_accessed_by(const struct allograft_range *ranges, size_t n,
                                            int device, size_t *ret_bytes)
 {
-    return give_advice(ranges, n, device, ret_bytes, CU_MEM_ADVISE_SET_ACCESSED_BY,
-                       "advise_accessed_by");
+    return advise_ranges(ranges, n, device, ret_bytes, CU_MEM_ADVISE_SET_ACCESSED_BY,
+                         "advise_accessed_by");
 }

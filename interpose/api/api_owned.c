@@ -19,7 +19,7 @@ struct ag_api_owned {
     uint64_t began; /* its free, as the trace has it */
 };
 
-/* Under ag_api_lock. */
+/* The blocks and their counts, guarded by ag_api_lock. */
 static struct {
     struct ag_map blocks; /* address -> struct ag_api_owned */
     struct ag_api_owned_counts counts;
@@ -27,7 +27,7 @@ static struct {
 _Atomic size_t ag_api_n_owned; /* written under the lock; relaxed: see api.h */
 
 /* `more` is new, or was taken out a moment ago. */
-static bool put(struct ag_api_owned *more)
+static bool put_owned(struct ag_api_owned *more)
 {
     if (!ag_map_put(&owned.blocks, more->address, more))
         return false;
@@ -38,7 +38,7 @@ static bool put(struct ag_api_owned *more)
     return true;
 }
 
-static struct ag_api_owned *take(CUdeviceptr address)
+static struct ag_api_owned *remove_owned(CUdeviceptr address)
 {
     struct ag_api_owned *found = address ? ag_map_take(&owned.blocks, address) : NULL;
 
@@ -58,9 +58,10 @@ void ag_api_owned_add(CUdeviceptr address, size_t bytes, int device, CUcontext c
     *fresh = (struct ag_api_owned){
         .address = address, .bytes = bytes, .context = context, .device = device};
     ag_lock_take(&ag_api_lock);
-    stale = take(address); /* it was freed past us: else the driver had not given it again */
+    stale =
+        remove_owned(address); /* it was freed past us: else the driver had not given it again */
     owned.counts.frees += stale != NULL;
-    added = put(fresh);
+    added = put_owned(fresh);
     owned.counts.allocations += added;
     ag_lock_release(&ag_api_lock);
     free(stale);
@@ -75,7 +76,7 @@ struct ag_api_owned *ag_api_owned_take(CUdeviceptr address)
     if (!ag_api_owns())
         return NULL;
     ag_lock_take(&ag_api_lock);
-    found = take(address);
+    found = remove_owned(address);
     ag_lock_release(&ag_api_lock);
     if (found)
         found->began = ag_trace_began();
@@ -102,7 +103,7 @@ void ag_api_owned_put_back(struct ag_api_owned *block)
     bool kept;
 
     ag_lock_take(&ag_api_lock);
-    kept = put(block);
+    kept = put_owned(block);
     ag_lock_release(&ag_api_lock);
     if (!kept)
         free(block);
@@ -119,13 +120,13 @@ struct ag_api_owned_counts ag_api_owned_counts(void)
 }
 
 /* One block of the context, taken out; NULL when there is none. */
-static struct ag_api_owned *take_one_of(CUcontext context)
+static struct ag_api_owned *remove_one_of(CUcontext context)
 {
     for (size_t i = 0; i < owned.blocks.capacity; i++) {
         struct ag_api_owned *block = owned.blocks.entries[i].value;
 
         if (owned.blocks.entries[i].key && block->context == context)
-            return take(block->address);
+            return remove_owned(block->address);
     }
     return NULL;
 }
@@ -138,7 +139,7 @@ void ag_api_owned_context_dying(CUcontext context)
         return;
     do {
         ag_lock_take(&ag_api_lock);
-        block = take_one_of(context);
+        block = remove_one_of(context);
         owned.counts.frees += block != NULL;
         ag_lock_release(&ag_api_lock);
         free(block);

@@ -48,7 +48,7 @@ struct allograft_ring {
 
 /* ---- checks ---- */
 
-static allograft_status check_options(const struct allograft_ring_options *options)
+static allograft_status check_ring_options(const struct allograft_ring_options *options)
 {
     if (!options || options->bytes < sizeof(*options))
         return ag_api_fail(ALLOGRAFT_INVALID,
@@ -76,7 +76,7 @@ static allograft_status check_slot(const allograft_ring *ring, unsigned slot)
     return ALLOGRAFT_OK;
 }
 
-/* The same of a function that gives an answer. */
+/* Checks the slot for a function that writes an answer to `ret`. */
 static allograft_status check_answer(const allograft_ring *ring, unsigned slot, const void *ret)
 {
     allograft_status status = check_slot(ring, slot);
@@ -86,7 +86,7 @@ static allograft_status check_answer(const allograft_ring *ring, unsigned slot, 
     return status;
 }
 
-/* The same of a function that needs slots of the ring's own. */
+/* Checks that the ring has slots of its own. */
 static allograft_status check_slots(const allograft_ring *ring)
 {
     return ring->slot_bytes ? ALLOGRAFT_OK
@@ -144,7 +144,7 @@ static void drop_pins(allograft_ring *ring)
     }
 }
 
-static void drop(allograft_ring *ring)
+static void drop_ring(allograft_ring *ring)
 {
     drop_pins(ring);
     for (unsigned i = 0; i < ring->depth; i++) {
@@ -181,8 +181,9 @@ static allograft_status make_slot(const allograft_ring *ring, struct slot *slot)
     return status || !ring->timing ? status : AG_API_DO(cuEventCreate, &slot->began, flags);
 }
 
-/* In the device's context. */
-static allograft_status make(const struct allograft_ring_options *options, allograft_ring **ret)
+/* Makes a ring; the device's context is current. */
+static allograft_status make_transfer_ring(const struct allograft_ring_options *options,
+                                           allograft_ring **ret)
 {
     allograft_ring *ring = calloc(1, sizeof(*ring) + options->depth * sizeof(ring->slots[0]));
     allograft_status status;
@@ -205,7 +206,7 @@ static allograft_status make(const struct allograft_ring_options *options, allog
     *ret = ring;
     return ALLOGRAFT_OK;
 failed:
-    drop(ring);
+    drop_ring(ring);
     return status;
 }
 
@@ -216,7 +217,7 @@ allograft_status ag_api_ring_open(const struct allograft_ring_options *options,
     bool pushed;
 
     if (!status)
-        status = check_options(options);
+        status = check_ring_options(options);
     if (status)
         return status;
     if (!ret)
@@ -225,7 +226,7 @@ allograft_status ag_api_ring_open(const struct allograft_ring_options *options,
         return ag_api_fail(ALLOGRAFT_CAPTURING, "ring_open during a capture");
     status = ag_api_enter_device(options->device, &pushed);
     if (!status)
-        status = make(options, ret);
+        status = make_transfer_ring(options, ret);
     ag_api_leave(pushed);
     return status;
 }
@@ -243,7 +244,7 @@ allograft_status ag_api_ring_close(allograft_ring *ring)
     status = AG_API_DO(cuStreamSynchronize, ring->stream);
     if (status !=
         ALLOGRAFT_CAPTURING) /* with an error of the device there is nothing to wait for */
-        drop(ring);
+        drop_ring(ring);
     ag_api_leave(pushed);
     return status;
 }
@@ -404,7 +405,7 @@ struct transfer {
     uint64_t submit_ns, began; /* began: of the trace */
 };
 
-static void note(allograft_ring *ring, struct slot *slot, const struct transfer *transfer)
+static void note_transfer(allograft_ring *ring, struct slot *slot, const struct transfer *transfer)
 {
     struct allograft_ring_record *record = &ring->records[ring->sequence++ % MOST_RECORDS];
 
@@ -456,7 +457,7 @@ static allograft_status source_of(struct slot *slot, size_t bytes, const void **
     return status;
 }
 
-/* After the slot's readers; the slot is ready when it has come through. */
+/* Submits the transfer, after the slot's readers; the slot is ready when it has come through. */
 static allograft_status transfer_now(allograft_ring *ring, struct slot *slot,
                                      const struct transfer *transfer)
 {
@@ -476,7 +477,7 @@ static allograft_status transfer_now(allograft_ring *ring, struct slot *slot,
         return status;
     slot->submitted = slot->copied = true;
     if (transfer->bytes)
-        note(ring, slot, transfer);
+        note_transfer(ring, slot, transfer);
     return ALLOGRAFT_OK;
 }
 

@@ -31,7 +31,7 @@ struct allograft_stage {
     allograft_action action; /* of the iteration that is open */
     void *stream;
     allograft_graph *graph;
-    /* Of the inputs, made with the first. */
+    /* What the inputs share, made with the first of them. */
     CUcontext context;
     CUdevice device;
     CUstream side;
@@ -41,7 +41,7 @@ struct allograft_stage {
 
 static allograft_stage *stages; /* under ag_api_lock */
 
-static allograft_stage *find(const char *name)
+static allograft_stage *find_stage(const char *name)
 {
     allograft_stage *stage = stages;
 
@@ -50,7 +50,7 @@ static allograft_stage *find(const char *name)
     return stage;
 }
 
-static allograft_status check_options(const struct allograft_stage_options *options)
+static allograft_status check_stage_options(const struct allograft_stage_options *options)
 {
     const unsigned known = ALLOGRAFT_STAGE_TRANSPARENT | ALLOGRAFT_STAGE_SINGLE_POOL;
 
@@ -71,7 +71,7 @@ static allograft_status check_options(const struct allograft_stage_options *opti
 allograft_status ag_api_stage_open(const struct allograft_stage_options *options,
                                    allograft_stage **ret)
 {
-    allograft_status status = check_options(options);
+    allograft_status status = check_stage_options(options);
     allograft_graph *graph = NULL;
     allograft_stage *stage, *fresh;
 
@@ -83,7 +83,7 @@ allograft_status ag_api_stage_open(const struct allograft_stage_options *options
         return status;
     fresh = calloc(1, sizeof(*fresh));
     ag_lock_take(&ag_api_lock);
-    stage = find(options->name);
+    stage = find_stage(options->name);
     if (!stage && fresh) {
         stage = fresh;
         snprintf(stage->name, sizeof(stage->name), "%s", options->name);
@@ -114,7 +114,7 @@ static allograft_action next_action(const allograft_stage *stage)
     return stage->done == stage->warmup ? ALLOGRAFT_RECORD : ALLOGRAFT_SKIP;
 }
 
-static allograft_status record(allograft_stage *stage, void *stream)
+static allograft_status record_stage(allograft_stage *stage, void *stream)
 {
     allograft_pool pool = ALLOGRAFT_NEW_POOL;
     allograft_status status = ALLOGRAFT_OK;
@@ -145,7 +145,7 @@ allograft_status ag_api_stage_begin(allograft_stage *stage, void *stream, allogr
                            stage->name);
     action = next_action(stage);
     if (action == ALLOGRAFT_RECORD)
-        status = record(stage, stream);
+        status = record_stage(stage, stream);
     else if (stage->flags & ALLOGRAFT_STAGE_TRANSPARENT)
         ag_marks_iteration(); /* for replay of the stream, where that is on */
     if (status != ALLOGRAFT_OK)
@@ -377,7 +377,7 @@ allograft_status ag_api_stage_load(allograft_stage *stage, unsigned micro_batch,
 
 /* ---- the end ---- */
 
-static void take_out(allograft_stage *stage)
+static void unlink_stage(allograft_stage *stage)
 {
     allograft_stage **link = &stages;
 
@@ -416,7 +416,7 @@ allograft_status ag_api_stage_close(allograft_stage *stage)
     status = ag_api_graph_destroy(stage->graph);
     if (status != ALLOGRAFT_OK)
         return status;
-    take_out(stage);
+    unlink_stage(stage);
     drop_inputs(stage);
     free(stage);
     return ALLOGRAFT_OK;

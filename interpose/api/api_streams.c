@@ -6,7 +6,7 @@
 static struct ag_api_stream *shared_streams; /* under ag_api_lock */
 
 /* Takes the context's out of the list, or returns NULL. With the lock held. */
-static struct ag_api_stream *take_shared(CUcontext context)
+static struct ag_api_stream *unlink_shared(CUcontext context)
 {
     struct ag_api_stream **place = &shared_streams, *found;
 
@@ -25,7 +25,7 @@ CUstream ag_api_stream_share(CUcontext context, unsigned long long id,
     CUstream found;
 
     ag_lock_take(&ag_api_lock);
-    known = take_shared(context);
+    known = unlink_shared(context);
     /* with another id, it went with an earlier context of that handle */
     kept = known && (!id || !known->id || known->id == id) ? known : offered;
     if (kept) {
@@ -44,7 +44,7 @@ void ag_api_context_dying(CUcontext context)
     struct ag_api_stream *gone;
 
     ag_lock_take(&ag_api_lock);
-    gone = take_shared(context);
+    gone = unlink_shared(context);
     ag_lock_release(&ag_api_lock);
     free(gone);
     ag_api_owned_context_dying(context);

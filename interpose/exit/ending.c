@@ -72,7 +72,7 @@ static const struct ag_timeout *timeout_of(enum ag_host_wait_owner owner, bool i
     return owner == AG_HOST_WAIT_OF_CALLER ? &as_natively : &for_another;
 }
 
-/* By the helper. */
+/* Asks the driver what is left at the end, in the helper's thread. */
 static void ask_driver(void)
 {
     ag_entry_depth = 1;

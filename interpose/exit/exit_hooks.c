@@ -64,9 +64,9 @@ static void search_on(void *argument)
     search->found = ag_real_dlsym(RTLD_NEXT, search->name);
 }
 
-/* Before our constructor has run. Who leaves may be a signal handler with less stack than the
- * loader takes for a look-up. */
-static void *find(const char *name)
+/* Finds a function of libc's that a hook ends in, before our constructor has done so. Who leaves
+ * may be a signal handler with less stack than the loader takes for a look-up. */
+static void *find_real(const char *name)
 {
     struct search search = {name, NULL};
 
@@ -78,10 +78,10 @@ static void *find(const char *name)
 
 static void *next(unsigned which, const char *name)
 {
-    return found_early[which] ? found_early[which] : find(name);
+    return found_early[which] ? found_early[which] : find_real(name);
 }
 
-/* Before an exec that may start something. */
+/* Completes the pending wait and reports, before an exec that may start something. */
 static bool go(bool may_start)
 {
     if (may_start)
@@ -100,7 +100,7 @@ static int stay(bool went, int result)
 /* Is there something to do before? Else a child by vfork is on its way. */
 #define GO(may_start) (ag_leaving_would() && go(may_start))
 
-__attribute__((noreturn)) static void leave(int status)
+__attribute__((noreturn)) static void leave_at_once(int status)
 {
     ag_leaving_go("_exit");
     for (;;)
@@ -109,12 +109,12 @@ __attribute__((noreturn)) static void leave(int status)
 
 AG_ENTRY __attribute__((noreturn)) void _exit(int status)
 {
-    leave(status);
+    leave_at_once(status);
 }
 
 AG_ENTRY __attribute__((noreturn)) void _Exit(int status)
 {
-    leave(status);
+    leave_at_once(status);
 }
 
 AG_ENTRY int execve(const char *path, char *const argv[], char *const envp[])
@@ -165,7 +165,7 @@ AG_ENTRY int execveat(int folder, const char *path, char *const argv[], char *co
 }
 
 /* Number of arguments up to and with the closing NULL. */
-static size_t count(const char *first, va_list args)
+static size_t count_arguments(const char *first, va_list args)
 {
     size_t n = 1;
 
@@ -192,7 +192,7 @@ static char *const *collect(char **argv, size_t n, const char *first, va_list ar
         size_t n;                                          \
                                                            \
         va_start(args, first);                             \
-        n = count(first, args);                            \
+        n = count_arguments(first, args);                  \
         va_end(args);                                      \
         (argv) = alloca(n * sizeof(char *));               \
         va_start(args, first);                             \

@@ -2,7 +2,7 @@
 #ifndef AG_EXIT_HOOKS_H
 #define AG_EXIT_HOOKS_H
 
-/* As the library is loaded: finds what the hooks of exec end in. */
+/* Finds what the hooks of exec end in; called as the library is loaded. */
 void ag_exit_hooks_begin(void);
 
 #endif

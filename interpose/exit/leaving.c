@@ -56,7 +56,7 @@ static bool is_this_process(void)
     return own_pid == getpid();
 }
 
-static void complete_at_exit(void)
+static void complete_if_due(void)
 {
     if (!is_this_process() || atomic_load(&ag_entry_state) != AG_ENTRY_ACTIVE)
         return;
@@ -75,7 +75,7 @@ void ag_leaving_register(void)
 
     if (atomic_flag_test_and_set(&registered))
         return;
-    (void)atexit(complete_at_exit);
+    (void)atexit(complete_if_due);
     (void)at_quick_exit(leave_quickly);
 }
 
@@ -120,7 +120,7 @@ static const char *remedy(void)
                            : "; `allograft run --audit` catches them";
 }
 
-/* For a process that used CUDA although none of its calls came through us. */
+/* Warns where a process used CUDA although none of its calls came through us. */
 static void warn_of_bypass(void)
 {
     static struct ag_options read_now; /* too large for a stack */
@@ -158,7 +158,8 @@ bool ag_leaving_would(void)
     return atomic_load(&ag_entry_state) != AG_ENTRY_NEW && is_this_process();
 }
 
-/* If not, the end makes no system call, since the process may have a filter against them. */
+/* Is there anything to tell? If not, the end makes no system call, since the process may have a
+ * filter against them. */
 static bool has_something_to_tell(void)
 {
     return !settings->disable && *ag_driver_path() && !atomic_load(&reported) &&
@@ -172,8 +173,8 @@ struct leaving {
     bool is_due, in_handler;
 };
 
-/* On a stack of our own. */
-static void leave(void *leaving_)
+/* Completes the pending wait if that is due, and reports. Runs on a stack of our own. */
+static void leave_on_own_stack(void *leaving_)
 {
     const struct leaving *leaving = leaving_;
 
@@ -193,7 +194,7 @@ void ag_leaving_go(const char *ended_by)
             atomic_load(&ag_entry_state) == AG_ENTRY_ACTIVE && ag_ending_is_due(leaving.for_good);
         leaving.in_handler = leaving.is_due && ag_ending_in_handler(); /* the stack tells */
         if (leaving.is_due || has_something_to_tell())
-            ag_own_stack_run(leave, &leaving);
+            ag_own_stack_run(leave_on_own_stack, &leaving);
     } else if (atomic_load(&ag_entry_state) == AG_ENTRY_NEW && !strcmp(ended_by, "_exit") &&
                ag_unused_is_marked() && ag_is_preloaded()) {
         ag_own_stack_run(end_unused, NULL);
@@ -201,7 +202,8 @@ void ag_leaving_go(const char *ended_by)
     errno = saved_errno;
 }
 
-/* On a stack of our own. */
+/* The process stays: forgets the report that was written, and counts again. Runs on a stack of our
+ * own. */
 static void resume(void *unused)
 {
     (void)unused;
@@ -220,7 +222,7 @@ void ag_leaving_stay(void)
     errno = saved_errno;
 }
 
-/* On a stack of our own. */
+/* Writes the report at exit. Runs on a stack of our own. */
 static void report_at_exit(void *unused)
 {
     (void)unused;

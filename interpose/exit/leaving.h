@@ -17,7 +17,7 @@ void ag_leaving_register(void);
 /* Has this process used CUDA, so that leaving it means work? False in a child by vfork, which only
  * shares our memory. */
 bool ag_leaving_would(void);
-/* Before _exit or exec ends the process image: completes the pending wait and writes the report.
+/* Completes the pending wait and writes the report, before _exit or exec ends the process image.
  * Does nothing in a process that only shares our memory (vfork) or was forked with CUDA in use. */
 void ag_leaving_go(const char *ended_by);
 /* The exec failed, and the process goes on. There will be another report. */

@@ -44,7 +44,7 @@ bool ag_own_stack_is_alternate(void)
     return !sigaltstack(NULL, &now) && (now.ss_flags & SS_ONSTACK);
 }
 
-/* On the new stack. */
+/* Runs the errand; on the new stack. */
 static void run_errand(void *argument)
 {
     const struct errand *errand = argument;

@@ -52,7 +52,7 @@ enum ag_entry_replay {
     AG_REPLAY_TIMED = 4,  /* calls that can wait are timed, or asked for errors (entry_waits.h) */
 };
 
-/* Of entry_state.c. While the depth is not 0, this thread is inside one of our hooks: what it calls
+/* The calling thread is inside one of our hooks while this is not 0 (entry_state.c): what it calls
  * now are our own calls. */
 extern _Thread_local int ag_entry_depth;
 extern _Thread_local int ag_entry_errno;

@@ -34,7 +34,7 @@ static CUresult entered(CUresult result, const CUcontext *handle, CUdevice devic
     return result;
 }
 
-/* Of a context, or all its later ones. */
+/* Notes flags of a context, or of all its later ones. */
 static void note_flags(unsigned flags)
 {
     if (flags & CU_CTX_SYNC_MEMOPS)
@@ -48,7 +48,7 @@ AG_ENTRY CUresult cuCtxSetFlags(unsigned int flags)
     return ag_entry_leave(ag_cu.cuCtxSetFlags(flags));
 }
 
-/* Before the call that ends a context. */
+/* Does what has to be done before the call that ends a context. */
 static void ending(struct ag_context *context)
 {
     if (ag_entry_replays_now())
@@ -59,8 +59,9 @@ static void ending(struct ag_context *context)
     ag_alloc_context_dying(context);
 }
 
-/* After the call, whatever it returned: the ledger has nothing of the context any more. */
-static void ended(struct ag_context *context)
+/* Forgets the context after the call, whatever that returned: the ledger has nothing of the context
+ * any more. */
+static void finish_ended(struct ag_context *context)
 {
     ag_context_ended(context);
     if (ag_entry_replays_now())
@@ -68,7 +69,7 @@ static void ended(struct ag_context *context)
     ag_context_recycle(context);
 }
 
-static CUresult destroy(CUcontext handle, CUresult (*real)(CUcontext))
+static CUresult destroy_context(CUcontext handle, CUresult (*real)(CUcontext))
 {
     struct ag_context *context = ag_context_find(handle);
     CUresult result;
@@ -78,20 +79,20 @@ static CUresult destroy(CUcontext handle, CUresult (*real)(CUcontext))
     ending(context);
     ag_context_forget(context);
     result = real(handle);
-    ended(context);
+    finish_ended(context);
     return result;
 }
 
 AG_ENTRY CUresult cuCtxDestroy(CUcontext handle)
 {
     AG_ENTER(cuCtxDestroy, handle);
-    return ag_entry_leave(destroy(handle, ag_cu.cuCtxDestroy));
+    return ag_entry_leave(destroy_context(handle, ag_cu.cuCtxDestroy));
 }
 
 AG_ENTRY CUresult cuCtxDestroy_v2(CUcontext handle)
 {
     AG_ENTER(cuCtxDestroy_v2, handle);
-    return ag_entry_leave(destroy(handle, ag_cu.cuCtxDestroy_v2));
+    return ag_entry_leave(destroy_context(handle, ag_cu.cuCtxDestroy_v2));
 }
 
 AG_ENTRY CUresult cuCtxAttach(CUcontext *handle, unsigned int flags)
@@ -126,7 +127,7 @@ AG_ENTRY CUresult cuCtxDetach(CUcontext handle)
     AG_ENTER(cuCtxDetach, handle);
     if (detached(handle))
         return ag_entry_leave(ag_cu.cuCtxDetach(handle));
-    return ag_entry_leave(destroy(handle, ag_cu.cuCtxDetach));
+    return ag_entry_leave(destroy_context(handle, ag_cu.cuCtxDetach));
 }
 
 static CUresult retained(CUresult result, const CUcontext *handle, CUdevice device,
@@ -153,7 +154,7 @@ static struct ag_context *primary_ending(CUdevice device, bool reset)
     return context;
 }
 
-static CUresult released(CUresult result, struct ag_context *dying, CUdevice device)
+static CUresult after_primary_release(CUresult result, struct ag_context *dying, CUdevice device)
 {
     if (!dying) {
         if (result != CUDA_SUCCESS)
@@ -161,7 +162,7 @@ static CUresult released(CUresult result, struct ag_context *dying, CUdevice dev
         return result;
     }
     ag_context_forget(dying);
-    ended(dying);
+    finish_ended(dying);
     return result;
 }
 
@@ -170,7 +171,7 @@ static CUresult was_reset(CUresult result, struct ag_context *dying)
 {
     if (dying) {
         ag_context_forget(dying);
-        ended(dying);
+        finish_ended(dying);
     }
     return result;
 }
@@ -181,7 +182,8 @@ AG_ENTRY CUresult cuDevicePrimaryCtxRelease(CUdevice device)
 
     AG_ENTER(cuDevicePrimaryCtxRelease, device);
     dying = primary_ending(device, false);
-    return ag_entry_leave(released(ag_cu.cuDevicePrimaryCtxRelease(device), dying, device));
+    return ag_entry_leave(
+        after_primary_release(ag_cu.cuDevicePrimaryCtxRelease(device), dying, device));
 }
 
 AG_ENTRY CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)
@@ -190,7 +192,8 @@ AG_ENTRY CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)
 
     AG_ENTER(cuDevicePrimaryCtxRelease_v2, device);
     dying = primary_ending(device, false);
-    return ag_entry_leave(released(ag_cu.cuDevicePrimaryCtxRelease_v2(device), dying, device));
+    return ag_entry_leave(
+        after_primary_release(ag_cu.cuDevicePrimaryCtxRelease_v2(device), dying, device));
 }
 
 /* --- threads that begin to use a context count from here on (policy/order/users.h) --- */
@@ -263,7 +266,7 @@ AG_ENTRY CUresult cuGreenCtxDestroy(CUgreenCtx green)
     device = ag_green_device(green);
     dying = device < 0 ? NULL : primary_ending(device, false);
     ag_green_destroyed(green);
-    result = released(ag_cu.cuGreenCtxDestroy(green), dying, device);
+    result = after_primary_release(ag_cu.cuGreenCtxDestroy(green), dying, device);
     ag_context_changed();
     return ag_entry_leave(result);
 }

@@ -5,18 +5,18 @@
 #include "interpose/hooks/entry_replay.h"
 #include "policy/contexts/context.h"
 
-static inline uint64_t address_of(const void *host)
+static inline uint64_t host_address(const void *host)
 {
     return (uintptr_t)host;
 }
 
-/* Of the host, or of the current context? */
+/* Does the address belong to the host, or to the current context? */
 static bool is_here(CUdeviceptr address)
 {
     return ag_memory_kind(address, 1) != AG_MEMORY_UNKNOWN;
 }
 
-/* A copy without a stream between two devices comes behind what was submitted to both, whichever of
+/* A copy without a stream between two devices comes after what was submitted to both, whichever of
  * them is current. `one`, `other`: its addresses, but for those that are the host's; or 0. */
 static void flush_for_copy(bool all_of_context, CUdeviceptr one, CUdeviceptr other)
 {

@@ -44,7 +44,7 @@ static void ask_name(uintptr_t handle, char *buffer, size_t size)
         (void)ag_function_name((const void *)handle, buffer, size);
 }
 
-static void describe(struct ag_first_error *first)
+static void describe_launches(struct ag_first_error *first)
 {
     struct ag_last_launch last[AG_LAUNCHED];
     unsigned n = ag_launches_list(last, AG_LAUNCHED);
@@ -64,8 +64,8 @@ static void describe(struct ag_first_error *first)
     first->launches_unseen = !ag_entry_sees_launches();
 }
 
-/* On stderr, a line for each of these. */
-static void tell(void)
+/* Prints a line on stderr for each of these. */
+static void tell_first_error(void)
 {
     char text[256], name[288], stream[64];
     const struct ag_first_error *first = &ag_stats.first_error;
@@ -87,12 +87,12 @@ void ag_entry_failed(CUresult result, const char *function)
     first = ag_first_error_note((int)result, symbol_of(function));
     if (!first)
         return;
-    describe(first);
+    describe_launches(first);
     ag_first_error_complete(first);
     errno = saved_errno;
     if (on_error == AG_ON_ERROR_NOTE)
         return;
-    tell();
+    tell_first_error();
     if (on_error == AG_ON_ERROR_EXIT)
         _exit(AG_ON_ERROR_STATUS); /* ours, which writes the report */
 }

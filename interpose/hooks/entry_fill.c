@@ -4,8 +4,8 @@
 #include "graph/copies.h"
 #include "interpose/hooks/entry_replay.h"
 
-static bool take_line(struct ag_stream *state, bool blocking, CUdeviceptr to, unsigned width,
-                      uint32_t value, size_t count)
+static bool record_line(struct ag_stream *state, bool blocking, CUdeviceptr to, unsigned width,
+                        uint32_t value, size_t count)
 {
     const struct ag_fill fill = {.to = to,
                                  .columns = count,
@@ -18,8 +18,8 @@ static bool take_line(struct ag_stream *state, bool blocking, CUdeviceptr to, un
     return ag_copies_fill(state, &fill);
 }
 
-static bool take_rows(struct ag_stream *state, bool blocking, CUdeviceptr to, size_t pitch,
-                      unsigned width, uint32_t value, size_t columns, size_t rows)
+static bool record_rows(struct ag_stream *state, bool blocking, CUdeviceptr to, size_t pitch,
+                        unsigned width, uint32_t value, size_t columns, size_t rows)
 {
     const struct ag_fill fill = {.to = to,
                                  .pitch = pitch,

@@ -49,7 +49,8 @@ static void note_node(const CUgraphNodeParams *parameters)
 
 /* --- graphs that were captured --- */
 
-/* Of a copy that the driver does not describe nothing is known. */
+/* Notes a copy that a capture recorded. Nothing is known of one that the driver does not
+ * describe. */
 static void note_captured_copy(CUgraphNode node)
 {
     CUDA_MEMCPY3D copy;

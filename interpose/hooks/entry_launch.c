@@ -20,7 +20,7 @@
 #include "policy/order/early.h"
 
 /* What becomes of the launch. Unless it is passed, the thread is marked as inside. */
-static inline int enter(enum ag_hook hook)
+static inline int enter_launch(enum ag_hook hook)
 {
     int launches = atomic_load_explicit(&ag_entry_launches, memory_order_acquire);
 
@@ -39,8 +39,8 @@ static inline int enter(enum ag_hook hook)
     return launches;
 }
 
-__attribute__((noinline)) static void prefetch(const struct ag_kernel_call *call, CUstream stream,
-                                               bool per_thread)
+__attribute__((noinline)) static void prefetch_params(const struct ag_kernel_call *call,
+                                                      CUstream stream, bool per_thread)
 {
     const struct ag_launch launch = {
         .function = call->function,
@@ -54,7 +54,7 @@ __attribute__((noinline)) static void prefetch(const struct ag_kernel_call *call
 }
 
 /* Gives the state back. True: withheld. */
-static inline bool record(struct ag_stream *state, const struct ag_kernel_call *call)
+static inline bool record_launch(struct ag_stream *state, const struct ag_kernel_call *call)
 {
     struct ag_op *op = ag_replay_op(state);
     const struct ag_layout *layout = call->function ? ag_params_of(call->function) : NULL;
@@ -67,15 +67,15 @@ static inline bool record(struct ag_stream *state, const struct ag_kernel_call *
 
 /* Before the driver's launch. True: it is withheld. *ret_state: the stream's, NULL when it is not
  * replayed. */
-static inline __attribute__((always_inline)) bool watch(int launches,
-                                                        const struct ag_kernel_call *call,
-                                                        CUstream stream, bool per_thread,
-                                                        struct ag_stream **ret_state)
+static inline __attribute__((always_inline)) bool withhold_launch(int launches,
+                                                                  const struct ag_kernel_call *call,
+                                                                  CUstream stream, bool per_thread,
+                                                                  struct ag_stream **ret_state)
 {
     if (launches == AG_LAUNCHES_WATCHED)
-        prefetch(call, stream, per_thread);
+        prefetch_params(call, stream, per_thread);
     *ret_state = ag_entry_passes() ? NULL : ag_replay_enter(stream, per_thread);
-    return *ret_state && record(*ret_state, call);
+    return *ret_state && record_launch(*ret_state, call);
 }
 
 static inline bool passes(void)
@@ -83,7 +83,7 @@ static inline bool passes(void)
     return atomic_load_explicit(&ag_entry_launches, memory_order_acquire) == AG_LAUNCHES_PASSED;
 }
 
-/* Else it is not left alone. */
+/* Is the stream the one that the thread used last? Otherwise the launch is not left alone. */
 static inline bool is_used_last(CUstream stream, bool per_thread)
 {
     return ag_fast_path.stream == ag_replay_stream(stream, per_thread);
@@ -102,7 +102,7 @@ static inline __attribute__((always_inline)) bool is_left_alone(enum ag_hook hoo
 }
 
 /* A launch that was refused has not run. */
-static __attribute__((noinline)) CUresult refused(CUresult result, const char *symbol)
+static __attribute__((noinline)) CUresult launch_refused(CUresult result, const char *symbol)
 {
     ag_launches_retract();
     if (!ag_entry_inside())
@@ -111,7 +111,7 @@ static __attribute__((noinline)) CUresult refused(CUresult result, const char *s
 }
 
 /* False: the thread has no ring yet. Some never get one. */
-static inline bool noted(CUfunction function, CUstream stream, bool per_thread)
+static inline bool note_launch(CUfunction function, CUstream stream, bool per_thread)
 {
     if (!ag_launch_ring)
         return ag_slot_of_thread > AG_OWN_SLOTS;
@@ -182,7 +182,7 @@ static inline bool starts_early(const CUlaunchConfig *config)
 /* More than the driver has kinds of. */
 #define MOST_ATTRIBUTES 64u
 
-/* Into `attributes`, as many as there are. */
+/* Copies the attributes to `attributes`, as many as there are. */
 static CUlaunchConfig without_early_start(const CUlaunchConfig *config,
                                           CUlaunchAttribute *attributes)
 {

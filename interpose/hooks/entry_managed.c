@@ -8,13 +8,13 @@
 
 static const CUmemLocation host = {.type = CU_MEM_LOCATION_TYPE_HOST};
 
-static CUmemLocation location_of(CUdevice device)
+static CUmemLocation location_on(CUdevice device)
 {
     return (CUmemLocation){.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device};
 }
 
 /* Has it been brought there last? Then it needs no more room, unless it had to leave again. */
-static bool is_there(CUdeviceptr p, size_t bytes, int device)
+static bool is_prefetched(CUdeviceptr p, size_t bytes, int device)
 {
     int last = CU_DEVICE_INVALID;
 
@@ -25,10 +25,10 @@ static bool is_there(CUdeviceptr p, size_t bytes, int device)
            last == device;
 }
 
-static void make_room(CUdeviceptr p, size_t bytes, CUmemLocation to)
+static void make_managed_room(CUdeviceptr p, size_t bytes, CUmemLocation to)
 {
     if (ag_cache_keeps() && to.type == CU_MEM_LOCATION_TYPE_DEVICE && to.id >= 0 &&
-        !is_there(p, bytes, to.id))
+        !is_prefetched(p, bytes, to.id))
         ag_pressure_yield(ag_device_of(to.id), bytes);
 }
 
@@ -40,12 +40,12 @@ static void make_room_for_all(const CUdeviceptr *p, const size_t *bytes, size_t 
     for (size_t i = 0; p && bytes && to && first && n_to && i < n; i++) {
         while (at + 1 < n_to && first[at + 1] <= i)
             at++;
-        make_room(p[i], bytes[i], to[at]);
+        make_managed_room(p[i], bytes[i], to[at]);
     }
 }
 
 /* It may come there by the next kernel that touches it. */
-static CUmemLocation preferred(CUmem_advise advice, CUmemLocation location)
+static CUmemLocation place_by_advice(CUmem_advise advice, CUmemLocation location)
 {
     return advice == CU_MEM_ADVISE_SET_PREFERRED_LOCATION ? location : host;
 }

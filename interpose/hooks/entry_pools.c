@@ -102,7 +102,8 @@ static int device_of_pool(const CUmemLocation *location)
     return location->type == CU_MEM_LOCATION_TYPE_DEVICE ? location->id : -1;
 }
 
-static CUresult create(CUmemoryPool *pool, const CUmemPoolProps *properties, const void *caller)
+static CUresult create_pool(CUmemoryPool *pool, const CUmemPoolProps *properties,
+                            const void *caller)
 {
     enum ag_app_pool_kind kind = AG_APP_POOL_CREATED;
     CUresult result;
@@ -122,13 +123,13 @@ static CUresult create(CUmemoryPool *pool, const CUmemPoolProps *properties, con
 AG_ENTRY CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *properties)
 {
     AG_ENTER(cuMemPoolCreate, pool, properties);
-    return ag_entry_leave(create(pool, properties, __builtin_return_address(0)));
+    return ag_entry_leave(create_pool(pool, properties, __builtin_return_address(0)));
 }
 
 /* What was freed in stream order before the last cudaFree is the pool's by now, and goes with it.
  * What counts as used or reserved, and what a trim gives back, hangs on no such wait (R704, R712,
  * R719 and R848 in tests/sim/RULES.md), and ours would trim the pool. */
-static void wait_for_frees(void)
+static void complete_frees(void)
 {
     if (ag_host_wait_pending())
         ag_host_wait_complete(AG_STAT_WAITED_QUERY);
@@ -137,7 +138,7 @@ static void wait_for_frees(void)
 AG_ENTRY CUresult cuMemPoolDestroy(CUmemoryPool pool)
 {
     AG_ENTER(cuMemPoolDestroy, pool);
-    wait_for_frees();
+    complete_frees();
     return ag_entry_leave(ag_app_pools_destroy(pool));
 }
 
@@ -215,7 +216,7 @@ AG_ENTRY CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, 
 AG_ENTRY CUresult cuDeviceGraphMemTrim(CUdevice device)
 {
     AG_ENTER(cuDeviceGraphMemTrim, device);
-    wait_for_frees();
+    complete_frees();
     return ag_entry_leave(ag_cu.cuDeviceGraphMemTrim(device));
 }
 

@@ -54,7 +54,7 @@ ASKED_AGAIN(cuEventElapsedTime, (float *milliseconds, CUevent start, CUevent end
 ASKED_AGAIN(cuEventElapsedTime_v2, (float *milliseconds, CUevent start, CUevent end), milliseconds,
             start, end)
 
-/* Of a stream, what is withheld is asked for as well: it goes out first. */
+/* A query of a stream asks for what is withheld as well: it goes out first. */
 #define STREAM_ASKED(symbol, per_thread)                                 \
     AG_ENTRY CUresult symbol(CUstream stream)                            \
     {                                                                    \
@@ -110,7 +110,7 @@ AG_ENTRY CUresult cuLibraryUnload(CUlibrary library)
 }
 
 /* A graph keeps what its context was like when it was made: a kernel that needs the stack which was
- * raised since fails there. Dropped behind the call: what is made beside it keeps the old, too. */
+ * raised since fails there. Dropped after the call: what is made beside it keeps the old, too. */
 static CUresult altered(CUresult result)
 {
     if (result == CUDA_SUCCESS && ag_entry_replays_now())

@@ -17,7 +17,7 @@ static inline bool ag_entry_passes(void)
     return (atomic_load_explicit(&ag_entry_replay, memory_order_acquire) & AG_REPLAY_PASSED) != 0;
 }
 
-/* The same of a call that may wait, unless it is timed. */
+/* May a call that can wait pass? Not if it is timed. */
 static inline bool ag_entry_passes_untimed(void)
 {
     return atomic_load_explicit(&ag_entry_replay, memory_order_acquire) == AG_REPLAY_PASSED;
@@ -29,7 +29,7 @@ static inline bool ag_entry_times(void)
            !ag_entry_inside();
 }
 
-/* After the driver's own call of an operation that was not withheld. */
+/* Called after the driver's own call of an operation that was not withheld. */
 static inline CUresult ag_entry_submitted(struct ag_stream *state, CUresult result)
 {
     if (AG_UNLIKELY(result != CUDA_SUCCESS && state))

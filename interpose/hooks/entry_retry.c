@@ -23,7 +23,7 @@ bool ag_entry_makes_room(void)
     return made;
 }
 
-static CUresult named(CUresult result, const CUfunction *function, const char *name)
+static CUresult note_if_named(CUresult result, const CUfunction *function, const char *name)
 {
     if (result == CUDA_SUCCESS)
         ag_function_note(*function, name);
@@ -65,7 +65,7 @@ static CUresult refuse_graph_with(const CUgraphExec *exec, CUgraph graph,
 }
 
 /* Unless it is refused, it is measured. */
-static CUresult begin(struct ag_app_graphs_span *span, CUresult refusal)
+static CUresult begin_measured(struct ag_app_graphs_span *span, CUresult refusal)
 {
     if (refusal == CUDA_SUCCESS)
         ag_app_graphs_begin(span);
@@ -103,8 +103,8 @@ static struct ag_device *device_at(const CUmemLocation *location)
 }
 
 /* Memory without an address. */
-static CUresult create(CUmemGenericAllocationHandle *handle, size_t size,
-                       const CUmemAllocationProp *properties, unsigned long long flags)
+static CUresult create_physical(CUmemGenericAllocationHandle *handle, size_t size,
+                                const CUmemAllocationProp *properties, unsigned long long flags)
 {
     struct ag_device *limited = limited_device(properties), *device = NULL;
     CUresult result;
@@ -125,7 +125,7 @@ static CUresult create(CUmemGenericAllocationHandle *handle, size_t size,
 }
 
 /* Memory of the host is asked for as of the current context's device. */
-static CUresult refuse(const CUmemLocation *location, size_t size, const void *caller)
+static CUresult refuse_virtual(const CUmemLocation *location, size_t size, const void *caller)
 {
     bool on_device = location->type == CU_MEM_LOCATION_TYPE_DEVICE;
 
@@ -140,12 +140,12 @@ AG_ENTRY CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
     AG_ENTER(cuMemCreate, handle, size, properties, flags);
     if (!handle || !properties || !size)
         return ag_entry_leave(ag_cu.cuMemCreate(handle, size, properties, flags));
-    result = refuse(&properties->location, size, __builtin_return_address(0));
+    result = refuse_virtual(&properties->location, size, __builtin_return_address(0));
     if (result != CUDA_SUCCESS)
         return ag_entry_leave(result);
     if (properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
         ag_drain_note_visible(AG_VISIBLE_PINNED);
-    return ag_entry_leave(create(handle, size, properties, flags));
+    return ag_entry_leave(create_physical(handle, size, properties, flags));
 }
 
 AG_ENTRY CUresult cuMemRelease(CUmemGenericAllocationHandle handle)

@@ -9,7 +9,8 @@
 #include "policy/order/fence.h"
 #include "policy/order/free.h"
 
-/* Around the creation of a stream that will not wait for the NULL stream, if it is one. */
+/* Called before a stream is created: the context, if the stream will not wait for the NULL
+ * stream. */
 static struct ag_context *coming(unsigned int flags)
 {
     struct ag_context *context = NULL;
@@ -57,7 +58,8 @@ AG_ENTRY CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned int flag
     return ag_entry_leave(announced(result, stream, flags, priority));
 }
 
-/* Not announced to replay: its graphs would not keep to the green context's multiprocessors. */
+/* The stream is not announced to replay: its graphs would not keep to the green context's
+ * multiprocessors. */
 AG_ENTRY CUresult cuGreenCtxStreamCreate(CUstream *stream, CUgreenCtx green, unsigned int flags,
                                          int priority)
 {
@@ -66,7 +68,7 @@ AG_ENTRY CUresult cuGreenCtxStreamCreate(CUstream *stream, CUgreenCtx green, uns
     return ag_entry_leave(ag_cu.cuGreenCtxStreamCreate(stream, green, flags, priority));
 }
 
-static CUresult ended(CUresult result, CUstream stream, bool per_thread)
+static CUresult after_capture(CUresult result, CUstream stream, bool per_thread)
 {
     if (ag_capture_ended(stream, per_thread))
         ag_alloc_capture_closed();
@@ -81,7 +83,7 @@ static void dying(CUstream stream)
 }
 
 /* A stream that is destroyed while it captures ends the capture. */
-static CUresult destroy(CUstream stream, CUresult (*real)(CUstream))
+static CUresult destroy_stream(CUstream stream, CUresult (*real)(CUstream))
 {
     struct ag_context *context = NULL;
     CUresult result;
@@ -98,13 +100,13 @@ static CUresult destroy(CUstream stream, CUresult (*real)(CUstream))
 AG_ENTRY CUresult cuStreamDestroy(CUstream stream)
 {
     AG_ENTER(cuStreamDestroy, stream);
-    return ag_entry_leave(destroy(stream, ag_cu.cuStreamDestroy));
+    return ag_entry_leave(destroy_stream(stream, ag_cu.cuStreamDestroy));
 }
 
 AG_ENTRY CUresult cuStreamDestroy_v2(CUstream stream)
 {
     AG_ENTER(cuStreamDestroy_v2, stream);
-    return ag_entry_leave(destroy(stream, ag_cu.cuStreamDestroy_v2));
+    return ag_entry_leave(destroy_stream(stream, ag_cu.cuStreamDestroy_v2));
 }
 
 /* During a capture nothing is withheld; what was, is submitted while that is still possible. */
@@ -150,16 +152,16 @@ BEGINS(cuStreamBeginCaptureToGraph_ptsz, true,
         const CUgraphEdgeData *edges, size_t n, CUstreamCaptureMode mode),
        stream, graph, dependencies, edges, n, mode)
 
-#define ENDS(symbol, per_thread)                                         \
-    AG_ENTRY CUresult symbol(CUstream stream, CUgraph *graph)            \
-    {                                                                    \
-        CUresult result;                                                 \
-                                                                         \
-        AG_ENTER(symbol, stream, graph);                                 \
-        result = ended(ag_cu.symbol(stream, graph), stream, per_thread); \
-        if (result == CUDA_SUCCESS && *graph)                            \
-            ag_entry_note_captured(*graph);                              \
-        return ag_entry_leave(result);                                   \
+#define ENDS(symbol, per_thread)                                                 \
+    AG_ENTRY CUresult symbol(CUstream stream, CUgraph *graph)                    \
+    {                                                                            \
+        CUresult result;                                                         \
+                                                                                 \
+        AG_ENTER(symbol, stream, graph);                                         \
+        result = after_capture(ag_cu.symbol(stream, graph), stream, per_thread); \
+        if (result == CUDA_SUCCESS && *graph)                                    \
+            ag_entry_note_captured(*graph);                                      \
+        return ag_entry_leave(result);                                           \
     }
 
 ENDS(cuStreamEndCapture, false)

@@ -1,5 +1,5 @@
 /* Hooks of events, waits, and frees that wait: withheld work is submitted before an event is
- * recorded behind it or the host waits for it. These calls are never withheld themselves. */
+ * recorded after it or the host waits for it. These calls are never withheld themselves. */
 #include "interpose/core/report/errors/last_launches.h"
 #include "interpose/hooks/entry_replay.h"
 #include "interpose/hooks/entry_retry.h"
@@ -17,8 +17,8 @@ static void flush_for_graph(CUstream stream, bool per_thread)
 
 /* A graph of the program's, by the driver's function `way`: the first time may be measured. Then it
  * takes memory of the device, and runs nothing where there is none. */
-static CUresult launch(CUresult (*way)(CUgraphExec exec, CUstream stream), CUgraphExec exec,
-                       CUstream stream)
+static CUresult launch_own_graph(CUresult (*way)(CUgraphExec exec, CUstream stream),
+                                 CUgraphExec exec, CUstream stream)
 {
     struct ag_app_graphs_span span;
     CUresult result;

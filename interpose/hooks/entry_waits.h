@@ -31,7 +31,7 @@ static inline void ag_entry_wait_end(const struct ag_entry_wait *it)
     errno = saved_errno;
 }
 
-/* In a hook, behind AG_ENTER: what comes until it returns is a wait. */
+/* In a hook, after AG_ENTER: what comes until it returns is a wait. */
 #define AG_TIMES_WAIT(what, symbol)  \
     const struct ag_entry_wait timed \
         __attribute__((cleanup(ag_entry_wait_end), unused)) = {ag_waiting_begin(), what, #symbol}

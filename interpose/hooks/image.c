@@ -59,7 +59,7 @@ struct entry_header {
 /* The kernel lets nobody look (a container's filter): then all code counts as printing. */
 static _Atomic bool forbidden;
 
-/* Up to `n` bytes at `offset` into `buffer`; how many there were. */
+/* Reads up to `n` bytes at `offset` into `buffer`. Returns how many there were. */
 static size_t fetch(struct span span, uint64_t offset, void *buffer, size_t n)
 {
     uintptr_t base = (uintptr_t)span.base;
@@ -79,7 +79,7 @@ static size_t fetch(struct span span, uint64_t offset, void *buffer, size_t n)
 }
 
 /* Does the name stand in [offset, offset + size)? Text ends at its NUL. */
-static bool contains(struct span span, uint64_t offset, uint64_t size, bool is_text)
+static bool span_contains(struct span span, uint64_t offset, uint64_t size, bool is_text)
 {
     char buffer[CHUNK];
     const size_t overlap = sizeof(callee) - 2; /* a name may stand across two chunks */
@@ -113,7 +113,8 @@ static bool entries_print(struct span span, uint64_t offset, uint64_t size)
         if (header.header_size < ENTRY_HEADER_LEAST || header.header_size > size ||
             header.payload_size > size - header.header_size)
             return false;
-        if (!is_hidden && contains(span, offset + header.header_size, header.payload_size, false))
+        if (!is_hidden &&
+            span_contains(span, offset + header.header_size, header.payload_size, false))
             return true;
         some_hidden |= is_hidden;
         all_hidden_ptx &= is_hidden && header.kind != KIND_CUBIN;
@@ -133,7 +134,7 @@ static bool elf_prints(struct span span, const Elf64_Ehdr *elf)
         if (fetch(span, offset, &section, sizeof(section)) != sizeof(section))
             return false;
         if (section.sh_type == SHT_STRTAB &&
-            contains(span, section.sh_offset, section.sh_size, false))
+            span_contains(span, section.sh_offset, section.sh_size, false))
             return true;
     }
     return false;
@@ -155,7 +156,7 @@ static bool span_prints(struct span span, bool may_be_wrapped)
         return entries_print(span, start.fat.header_size, start.fat.entries_size);
     if (got >= sizeof(start.elf) && !memcmp(start.elf.e_ident, ELFMAG, SELFMAG))
         return elf_prints(span, &start.elf);
-    return contains(span, 0, span.size, true);
+    return span_contains(span, 0, span.size, true);
 }
 
 bool ag_image_bytes_print(const void *image, size_t size)

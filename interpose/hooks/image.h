@@ -11,9 +11,9 @@
  * something else in it prints. NULL: false. Where the kernel does not let us read carefully, all
  * code counts as printing. */
 bool ag_image_prints(const void *image);
-/* The same for at most `size` readable bytes, so that nothing behind them is touched. */
+/* Looks at at most `size` readable bytes, so that nothing after them is touched. */
 bool ag_image_bytes_print(const void *image, size_t size);
-/* The same for a file; false when it cannot be read. */
+/* Looks at a file; false when it cannot be read. */
 bool ag_image_file_prints(const char *path);
 
 #endif

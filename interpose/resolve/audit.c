@@ -34,14 +34,14 @@ static struct {
     const uint32_t *hash; /* DT_GNU_HASH */
 } ours;
 
-static bool is_named(const struct link_map *map, const char *beginning)
+static bool name_begins_with(const struct link_map *map, const char *beginning)
 {
     const char *slash = strrchr(map->l_name, '/');
 
     return !strncmp(slash ? slash + 1 : map->l_name, beginning, strlen(beginning));
 }
 
-static void take_tables(const struct link_map *map)
+static void read_tables(const struct link_map *map)
 {
     ours.base = map->l_addr;
     for (const ElfW(Dyn) *entry = map->l_ld; entry && entry->d_tag != DT_NULL; entry++) {
@@ -59,7 +59,7 @@ static void take_tables(const struct link_map *map)
 }
 
 /* The address of what liballograft.so exports as `name`, or 0. */
-static uintptr_t find(const char *name)
+static uintptr_t find_our_export(const char *name)
 {
     uint32_t hash = 5381, n_buckets, first, n_bloom, i;
     const uint32_t *buckets, *chain;
@@ -111,13 +111,14 @@ EXPORT unsigned la_objopen(struct link_map *map, Lmid_t namespace, uintptr_t *co
     *cookie = ANY_OTHER;
     if (namespace != LM_ID_BASE)
         return 0;
-    if (is_named(map, "liballograft.so")) {
+    if (name_begins_with(map, "liballograft.so")) {
         *cookie = OURS;
         if (!ours.base)
-            take_tables(map);
+            read_tables(map);
         return 0;
     }
-    if (!is_named(map, "libcuda.so") && !is_named(map, "libc.so") && !is_named(map, "libdl.so"))
+    if (!name_begins_with(map, "libcuda.so") && !name_begins_with(map, "libc.so") &&
+        !name_begins_with(map, "libdl.so"))
         return LA_FLG_BINDFROM;
     *cookie = BOUND_TO;
     return LA_FLG_BINDTO;
@@ -138,6 +139,6 @@ EXPORT uintptr_t la_symbind64(Elf64_Sym *symbol, unsigned index, uintptr_t *from
         return symbol->st_value;
     if (!strcmp(name, "dlsym") ||
         (name[0] == 'c' && name[1] == 'u' && name[2] >= 'A' && name[2] <= 'Z'))
-        address = find(name);
+        address = find_our_export(name);
     return address ? address : symbol->st_value;
 }

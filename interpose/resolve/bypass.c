@@ -145,7 +145,7 @@ static const ElfW(Dyn) * dynamic_section(const struct dl_phdr_info *info, size_t
     return NULL;
 }
 
-static void take_entry(struct object *object, const ElfW(Dyn) * entry)
+static void read_dynamic_entry(struct object *object, const ElfW(Dyn) * entry)
 {
     uintptr_t address = absolute(object->info, entry->d_un.d_ptr);
 
@@ -183,14 +183,14 @@ static void take_entry(struct object *object, const ElfW(Dyn) * entry)
 }
 
 /* False when the object has no tables that can be read. */
-static bool read_tables(const struct dl_phdr_info *info, struct object *object)
+static bool read_object(const struct dl_phdr_info *info, struct object *object)
 {
     size_t n;
     const ElfW(Dyn) *dynamic = dynamic_section(info, &n);
 
     *object = (struct object){.info = info};
     for (size_t i = 0; dynamic && i < n && dynamic[i].d_tag != DT_NULL; i++)
-        take_entry(object, &dynamic[i]);
+        read_dynamic_entry(object, &dynamic[i]);
     for (unsigned i = 0; i < 2; i++) {
         uintptr_t address = (uintptr_t)object->tables[i];
 
@@ -209,7 +209,7 @@ static bool read_tables(const struct dl_phdr_info *info, struct object *object)
 }
 
 /* The name of the n-th symbol, or "". */
-static const char *name_of(const struct object *object, size_t n)
+static const char *nth_symbol_name(const struct object *object, size_t n)
 {
     const ElfW(Sym) *symbol = object->symbols + n;
 
@@ -222,11 +222,11 @@ static const char *name_of(const struct object *object, size_t n)
 /* The symbol that a relocation names, or "". */
 static const char *symbol_name(const struct object *object, const ElfW(Rela) * relocation)
 {
-    return name_of(object, ELF64_R_SYM(relocation->r_info));
+    return nth_symbol_name(object, ELF64_R_SYM(relocation->r_info));
 }
 
 /* Symbols up to that number are imported; 0 when nobody says. Those that the object exports itself
- * are hashed, and come behind the others. */
+ * are hashed, and come after the others. */
 static size_t n_imported(const struct object *object)
 {
     enum { N_BUCKETS, FIRST_HASHED, BLOOM_WORDS, BLOOM_SHIFT, N_WORDS };
@@ -245,7 +245,7 @@ static bool may_concern(const struct object *object)
     size_t n = n_imported(object);
 
     for (size_t i = 1; i < n; i++) {
-        const char *name = name_of(object, i);
+        const char *name = nth_symbol_name(object, i);
 
         if ((name[0] == 'c' && name[1] == 'u') || !strcmp(name, "dlsym"))
             return true;
@@ -266,8 +266,9 @@ static uintptr_t bound_to(const struct object *object, const ElfW(Rela) * reloca
 
 /* Reads other people's constant data whole, the guard bytes between variables that a sanitizer has
  * put there too. */
-__attribute__((no_sanitize("address", "thread"))) static bool contains(const char *bytes, size_t n,
-                                                                       const char *text)
+__attribute__((no_sanitize("address", "thread"))) static bool bytes_contain(const char *bytes,
+                                                                            size_t n,
+                                                                            const char *text)
 {
     size_t length = strlen(text);
 
@@ -293,7 +294,7 @@ static bool names_driver(const struct dl_phdr_info *info)
 
         if (segment->p_type != PT_LOAD || !(segment->p_flags & PF_R) || (segment->p_flags & PF_W))
             continue;
-        if (contains((const char *)(info->dlpi_addr + segment->p_vaddr), n, "libcuda.so"))
+        if (bytes_contain((const char *)(info->dlpi_addr + segment->p_vaddr), n, "libcuda.so"))
             return true;
         left -= n;
     }
@@ -302,8 +303,8 @@ static bool names_driver(const struct dl_phdr_info *info)
 
 enum finding { NOTHING, ASKS_LIBC, CALLS_DRIVER };
 
-static enum finding look_at(const struct search *search, const struct object *object,
-                            const ElfW(Rela) * relocation)
+static enum finding judge_relocation(const struct search *search, const struct object *object,
+                                     const ElfW(Rela) * relocation)
 {
     const char *name = symbol_name(object, relocation);
     bool is_dlsym = !strcmp(name, "dlsym");
@@ -317,7 +318,7 @@ static enum finding look_at(const struct search *search, const struct object *ob
     return is_in(search->places.driver, search->places.n_driver, address) ? CALLS_DRIVER : NOTHING;
 }
 
-static enum finding find_in(struct search *search, const struct object *object)
+static enum finding judge_object(struct search *search, const struct object *object)
 {
     enum finding found = NOTHING;
 
@@ -329,7 +330,7 @@ static enum finding find_in(struct search *search, const struct object *object)
             if (!IS_FUNCTION_ADDRESS(ELF64_R_TYPE(relocation->r_info)))
                 continue;
             search->n_left--;
-            here = look_at(search, object, relocation);
+            here = judge_relocation(search, object, relocation);
             if (here == CALLS_DRIVER)
                 return here;
             found = here == NOTHING ? found : here;
@@ -374,9 +375,9 @@ static int look_into(struct dl_phdr_info *info, size_t size, void *data)
 
     (void)size;
     if (is_no_concern(name) || is_loaded(info, (uintptr_t)&ag_stats, 1) ||
-        !read_tables(info, &object) || !may_concern(&object))
+        !read_object(info, &object) || !may_concern(&object))
         return 0;
-    found = find_in(search, &object);
+    found = judge_object(search, &object);
     if (found == CALLS_DRIVER || (found == ASKS_LIBC && names_driver(info)))
         keep_name(*name ? name : "the program");
     return 0;
@@ -428,15 +429,15 @@ static void note_seen(const struct dl_phdr_info *info)
         known.seen[known.n_seen++] = info->dlpi_addr;
 }
 
-static void tell(struct ag_bypass_found *found, const char *file, const char *symbol)
+static void fill_found(struct ag_bypass_found *found, const char *file, const char *symbol)
 {
     snprintf(found->file, sizeof(found->file), "%s", *file ? file : "the program");
     snprintf(found->symbol, sizeof(found->symbol), "%s", symbol);
 }
 
 /* True when no more need be looked at. */
-static bool consider(struct look *look, const struct object *object, const char *name,
-                     uintptr_t address)
+static bool judge_address(struct look *look, const struct object *object, const char *name,
+                          uintptr_t address)
 {
     const char *file = ag_loaded_file_name(object->info);
     enum ag_bypass_verdict verdict;
@@ -448,11 +449,11 @@ static bool consider(struct look *look, const struct object *object, const char 
         return false;
     look->any = is_in(look->search.places.driver, look->search.places.n_driver, address);
     if (look->any)
-        tell(&look->found, file, name);
+        fill_found(&look->found, file, name);
     else if (is_loaded(object->info, address, 1)) {
         look->pending = true; /* until it is first called */
         if (verdict == AG_BYPASS_NAMED && look->n_unknown < N_UNKNOWN)
-            tell(&look->unknown[look->n_unknown++], file, name);
+            fill_found(&look->unknown[look->n_unknown++], file, name);
     }
     return look->any;
 }
@@ -465,7 +466,7 @@ static int find_new(struct dl_phdr_info *info, size_t size, void *data)
 
     (void)size;
     if (is_no_concern(ag_loaded_file_name(info)) || is_loaded(info, (uintptr_t)&ag_stats, 1) ||
-        was_seen(info) || !read_tables(info, &object))
+        was_seen(info) || !read_object(info, &object))
         return 0;
     if (!may_concern(&object)) {
         note_seen(info);
@@ -480,15 +481,16 @@ static int find_new(struct dl_phdr_info *info, size_t size, void *data)
             if (!IS_FUNCTION_ADDRESS(ELF64_R_TYPE(relocation->r_info)))
                 continue;
             name = symbol_name(&object, relocation);
-            if (consider(look, &object, name, bound_to(&object, relocation)))
+            if (judge_address(look, &object, name, bound_to(&object, relocation)))
                 return 1;
-            asks_libc = asks_libc || (!strcmp(name, "dlsym") &&
-                                      look_at(&look->search, &object, relocation) == ASKS_LIBC);
+            asks_libc =
+                asks_libc || (!strcmp(name, "dlsym") &&
+                              judge_relocation(&look->search, &object, relocation) == ASKS_LIBC);
         }
     }
     look->any = asks_libc && names_driver(info);
     if (look->any)
-        tell(&look->found, ag_loaded_file_name(info), "dlsym");
+        fill_found(&look->found, ag_loaded_file_name(info), "dlsym");
     if (!look->pending)
         note_seen(info);
     known.incomplete = known.incomplete || look->pending;
@@ -496,7 +498,7 @@ static int find_new(struct dl_phdr_info *info, size_t size, void *data)
 }
 
 /* Has any library come or gone? */
-static int count(struct dl_phdr_info *info, size_t size, void *data)
+static int note_if_changed(struct dl_phdr_info *info, size_t size, void *data)
 {
     bool *changed = data;
 
@@ -529,7 +531,7 @@ bool ag_bypass_find(enum ag_bypass_verdict (*judge)(const char *symbol),
 
     if (atomic_flag_test_and_set_explicit(&known.busy, memory_order_acquire))
         return false; /* the thread that looks now tells */
-    (void)ag_loaded_each(count, &changed);
+    (void)ag_loaded_each(note_if_changed, &changed);
     if (changed) {
         look = (struct look){.judge = judge};
         look_at_new(&look);

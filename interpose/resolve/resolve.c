@@ -33,7 +33,7 @@
 #include "interpose/hooks/entry.h"
 #include "interpose/resolve/trampoline.h"
 
-/* For the assembly alone, hence no header. */
+/* Called by the assembly alone, hence no header. */
 void *ag_resolve_dlsym_cuda(void *handle, const char *name);
 bool ag_resolve_dlsym_is_missing(const void *handle, const char *name, const void *caller);
 
@@ -49,13 +49,13 @@ static void *const entries[] = {
 static _Atomic bool given[AG_N_HOOKS];
 
 /* Else its symbol is the driver's own, for all that programs can see. */
-static bool is_wanted(enum ag_hook hook)
+static bool is_hook_wanted(enum ag_hook hook)
 {
     return atomic_load_explicit(&given[hook], memory_order_relaxed) ||
            ag_entry_needs(ag_hook_info(hook)->when);
 }
 
-static void *give(enum ag_hook hook)
+static void *hand_out_hook(enum ag_hook hook)
 {
     atomic_store_explicit(&given[hook], true, memory_order_relaxed);
     ag_stats_add(AG_STAT_SUBSTITUTED, 1);
@@ -89,7 +89,7 @@ static bool is_ours(enum ag_hook hook, const void *found)
 }
 
 /* Would nothing be found natively, where what we export is found? If so, dlerror says it. Who sees
- * no more than the program finds what the loader finds behind us; others may see any libcuda. */
+ * no more than the program finds what the loader finds after us; others may see any libcuda. */
 static bool is_missing(const char *name, bool sees_no_more)
 {
     return !ag_real_dlsym(RTLD_NEXT, name) && (sees_no_more || !ag_driver_may_export(name));
@@ -151,11 +151,11 @@ void *ag_resolve_dlsym_cuda(void *handle, const char *name)
         return is_missing(name, handle == _r_debug.r_map) ? NULL : real;
     if (hook == AG_N_HOOKS)
         return by_trampoline(name, real);
-    if (!is_wanted(hook) || !ag_driver_owns(real))
+    if (!is_hook_wanted(hook) || !ag_driver_owns(real))
         return real;
     ag_driver_note_address(real);
     ag_stats_add(AG_STAT_LOOKUP_DLSYM, 1);
-    return give(hook);
+    return hand_out_hook(hook);
 }
 
 /* What the program gets for a pointer that the driver's look-up returned for `name`. */
@@ -168,11 +168,11 @@ static void *substitute(const char *name, void *real, cuuint64_t flags)
         return real;
     hook = ag_hook_by_address(real, (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0);
     if (hook != AG_N_HOOKS)
-        return is_wanted(hook) ? give(hook) : real;
+        return is_hook_wanted(hook) ? hand_out_hook(hook) : real;
     if (stands_in())
         return ag_trampoline_of_address(real);
     hook = name && ag_entry_substitutes() ? ag_hook_by_base(name) : AG_N_HOOKS;
-    if (hook != AG_N_HOOKS && is_wanted(hook)) {
+    if (hook != AG_N_HOOKS && is_hook_wanted(hook)) {
         ag_stats_add(AG_STAT_LOOKUP_UNMATCHED, 1);
         ag_log_debug("cuGetProcAddress gave %s at an address of no hooked symbol: left alone",
                      name);
@@ -191,7 +191,8 @@ static bool is_nested(void)
     return nested;
 }
 
-/* Also while every call is the driver's: what was given stays. Nested calls are our own. */
+/* Look-ups count as calls even while every call is the driver's: a pointer that was given stays.
+ * Nested calls are our own. */
 #define LOOK_UP(function, ...)                                                                 \
     bool nested = is_nested(),                                                                 \
          entered = ag_entry_enter(AG_HOOK_##function, (void *const *)&ag_cu.function);         \

@@ -31,13 +31,13 @@ bool ag_trampoline_is_at(const void *address)
 }
 
 /* Does the program need the trampoline, as things are set, or has it got it already? */
-static bool is_needed(unsigned number)
+static bool is_trampoline_needed(unsigned number)
 {
     return ag_entry_needs(AG_WHEN_GRAPH) || ag_kind_may_be_work(ag_trampoline_kind(number)) ||
            atomic_load_explicit(&given[number], memory_order_relaxed);
 }
 
-static void *give(unsigned number, void *real)
+static void *hand_out_thunk(unsigned number, void *real)
 {
     atomic_store_explicit(&given[number], real, memory_order_relaxed);
     atomic_store_explicit(&any_given, true, memory_order_release);
@@ -60,24 +60,26 @@ static void *spare_of(void *real)
     unsigned number = ag_trampoline_spare(real);
 
     if (number != AG_TRAMPOLINE_UNKNOWN)
-        return give(number, real);
+        return hand_out_thunk(number, real);
     ag_trampoline_end("the driver has more unknown functions than there are trampolines");
     return real;
 }
 
-static void *answer(unsigned number, void *real)
+static void *pointer_for(unsigned number, void *real)
 {
     if (number == AG_TRAMPOLINE_UNKNOWN)
         return spare_of(real);
-    return number != AG_TRAMPOLINE_NEEDLESS && is_needed(number) ? give(number, real) : real;
+    return number != AG_TRAMPOLINE_NEEDLESS && is_trampoline_needed(number)
+               ? hand_out_thunk(number, real)
+               : real;
 }
 
 void *ag_trampoline_of_address(void *real)
 {
-    return answer(ag_trampoline_by_address(real), real);
+    return pointer_for(ag_trampoline_by_address(real), real);
 }
 
 void *ag_trampoline_of_name(const char *name, void *real)
 {
-    return answer(ag_trampoline_by_name(name), real);
+    return pointer_for(ag_trampoline_by_name(name), real);
 }

@@ -7,7 +7,7 @@
 #ifndef AG_TRAMPOLINE_H
 #define AG_TRAMPOLINE_H
 
-/* For functions that no row of hooks.def names. */
+/* Trampolines that are kept for functions that no row of hooks.def names. */
 #define AG_TRAMPOLINE_RESERVE 128
 
 #ifndef __ASSEMBLER__
@@ -17,7 +17,8 @@
 /* What the program is to get for the driver's function `real`, found by its exported name: a
  * trampoline, or `real`. Takes no lock and opens nothing: safe inside dlsym. */
 void *ag_trampoline_of_name(const char *name, void *real);
-/* The same for what the driver's own look-up answered. After ag_trampoline_index(). */
+/* What the program is to get for the function `real` that the driver's own look-up answered. Called
+ * after ag_trampoline_index(). */
 void *ag_trampoline_of_address(void *real);
 /* The trampoline that a look-up of `real` was answered with before; else `real`. */
 void *ag_trampoline_given(void *real);

@@ -18,7 +18,7 @@
 #include "interpose/hooks/entry.h"
 #include "interpose/resolve/trampoline_table.h"
 
-/* For the assembly alone, hence no header. */
+/* Called by the assembly alone, hence no header. */
 void *ag_trampoline_enter(unsigned number);
 
 /* The driver's function. Where nothing has started, since no driver is there to start with, what
@@ -36,7 +36,7 @@ static void *real_of(unsigned number)
     return started ? ag_trampoline_fill(number, real) : real;
 }
 
-static void before(unsigned number)
+static void act_before_call(unsigned number)
 {
     enum ag_trampoline_kind kind = ag_trampoline_kind(number);
 
@@ -66,7 +66,7 @@ void *ag_trampoline_enter(unsigned number)
     real = real_of(number);
     if (!ag_entry_inside()) {
         ag_entry_depth = 1;
-        before(number);
+        act_before_call(number);
         ag_entry_depth = 0;
     }
     errno = saved_errno;

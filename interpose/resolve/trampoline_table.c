@@ -1,4 +1,4 @@
-/* The table behind the trampolines: see trampoline_table.h.
+/* The table of the trampolines: see trampoline_table.h.
  *
  * The first thread that needs a row fills it; every thread would fill in the same. The way of a
  * thunk stays empty where every call concerns us. */
@@ -37,7 +37,7 @@ static const char *const no_trampoline[] = {
 
 #define N_WITHOUT (sizeof(no_trampoline) / sizeof(no_trampoline[0]))
 
-/* For the assembly alone, hence no header: where a thunk jumps by itself, or NULL. */
+/* Read by the assembly alone, hence no header: where a thunk jumps by itself, or NULL. */
 extern _Atomic(void *) ag_trampoline_ways[AG_N_TRAMPOLINES];
 _Atomic(void *) ag_trampoline_ways[AG_N_TRAMPOLINES];
 
@@ -46,7 +46,8 @@ static _Atomic(void *) reals[AG_N_TRAMPOLINES];
 static _Atomic bool
     over; /* relaxed: who sees it late has a trampoline that goes on to the driver */
 
-/* Of what the driver has. AG_TRAMPOLINE_NEEDLESS comes behind the trampolines of an address. */
+/* The functions that the driver has, by address. Those that need no trampoline
+ * (AG_TRAMPOLINE_NEEDLESS) come after the trampolines of an address. */
 static struct ag_address by_address[AG_N_LISTED + N_WITHOUT];
 static size_t n_by_address;
 
@@ -55,7 +56,8 @@ CUresult ag_trampoline_not_supported(void)
     return CUDA_ERROR_NOT_SUPPORTED;
 }
 
-/* Of functions that nobody knows, the worst is thought that can be borne. */
+/* What is to be done before a call. Of a function that nobody knows, the worst is assumed that can
+ * be borne. */
 enum ag_trampoline_kind ag_trampoline_kind(unsigned number)
 {
     return number < AG_N_LISTED ? listed[number].kind : AG_KIND_MEMORY;

@@ -1,4 +1,4 @@
-/* The table behind the trampolines: what a call of each function means for withheld work, and where
+/* The table of the trampolines: what a call of each function means for withheld work, and where
  * the driver has it. For the trampolines' own files; others ask trampoline.h. */
 #ifndef AG_TRAMPOLINE_TABLE_H
 #define AG_TRAMPOLINE_TABLE_H
@@ -41,11 +41,11 @@ static inline bool ag_kind_changes_what_graphs_name(enum ag_trampoline_kind kind
 }
 
 enum ag_trampoline_kind ag_trampoline_kind(unsigned number);
-/* Of a listed one. */
+/* The name of a trampoline whose function is listed. */
 const char *ag_trampoline_name(unsigned number);
 
 unsigned ag_trampoline_by_name(const char *name);
-/* After ag_trampoline_index(). */
+/* The number of the function at that address; called after ag_trampoline_index(). */
 unsigned ag_trampoline_by_address(const void *real);
 /* The spare one of an address, the same one each time. */
 unsigned ag_trampoline_spare(void *real);

@@ -6,7 +6,7 @@
  *
  * A library that lets other devices at memory does nothing where no kernel module connects these
  * with the GPU; then the driver has to be asked first (cuMemGetHandleForAddressRange), which is
- * hooked. And what NCCL opens for itself it uses on memory of its own and behind its kernels. So a
+ * hooked. And what NCCL opens for itself it uses on memory of its own and after its kernels. So a
  * program counts if it, or any other library, is linked with the library; or if NCCL is not there.
  *
  * Within ag_loaded_each() no other function of the loader is called. Two threads may look at once:
@@ -88,7 +88,7 @@ static bool is_of_verbs(const char *name)
 }
 
 /* Nothing more where no library has come or gone. */
-static int find_rows(struct dl_phdr_info *info, size_t size, void *look_)
+static int find_libraries(struct dl_phdr_info *info, size_t size, void *look_)
 {
     struct look *look = look_;
     const char *name = ag_loaded_file_name(info);
@@ -144,8 +144,9 @@ static bool counts(const struct row *row, struct look *look)
     return !row->is_verbs || !look->has_nccl || look->needs_verbs;
 }
 
-/* Each time: the thread that noted it before may not have done so completely. */
-static void note(size_t row, const char *name)
+/* Notes the library each time that it is met: the thread that noted it before may not have done so
+ * completely. */
+static void note_library(size_t row, const char *name)
 {
     char why[160];
 
@@ -166,10 +167,10 @@ void ag_unseen_look(void)
     uint32_t asked = ag_loaded_look_begin();
     struct look look = {0};
 
-    if (!ag_loaded_each(find_rows, &look)) {
+    if (!ag_loaded_each(find_libraries, &look)) {
         for (size_t i = 0; i < N_ROWS; i++) {
             if (*look.found[i] && counts(&rows[i], &look))
-                note(i, look.found[i]);
+                note_library(i, look.found[i]);
         }
         ag_trampoline_look_around();
         atomic_store_explicit(&known_changes, look.changes, memory_order_release);

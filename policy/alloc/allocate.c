@@ -10,7 +10,7 @@
  *   3. When memory runs out: pressure.c frees what we hold, and the driver is asked again; then for
  *      a native allocation; then, if ALLOGRAFT_OOM=spill, for memory on the host.
  *   4. ledger.c records the block.
- * A free (freed.c): ledger.c says whether the block is the program's; order/free.c orders it behind
+ * A free (freed.c): ledger.c says whether the block is the program's; order/free.c orders it after
  * the work that may use it; the block goes into the cache, or back to its pool. Native memory goes
  * back to the driver at once (native.c), until churn.c says that it is worth keeping. */
 #include "policy/alloc/alloc.h"
@@ -82,8 +82,8 @@ static inline struct ag_block *take_last(struct ag_context *context, size_t byte
 
 /* False, and nothing done, after an error of the device: the long way asks the driver, which has
  * the last word on errors. */
-static inline bool give_last(CUdeviceptr *ret_address, size_t bytes, struct ag_block *block,
-                             const void *caller)
+static inline bool hand_out_last(CUdeviceptr *ret_address, size_t bytes, struct ag_block *block,
+                                 const void *caller)
 {
     struct ag_context *context = block->context;
 
@@ -99,7 +99,7 @@ static inline bool give_last(CUdeviceptr *ret_address, size_t bytes, struct ag_b
     return true;
 }
 
-/* Apart from the short way, which has less to put aside. */
+/* Allocates by a plan. It is apart from the short way, which has less to put aside. */
 __attribute__((noinline)) static CUresult alloc_planned(CUdeviceptr *ret_address, size_t bytes,
                                                         struct ag_context *context,
                                                         const void *caller)
@@ -145,7 +145,7 @@ CUresult ag_alloc(CUdeviceptr *ret_address, size_t bytes, const void *caller)
         return ag_cu.cuMemAlloc_v2(ret_address, bytes);
     }
     block = take_last(context, bytes, caller);
-    if (block && give_last(ret_address, bytes, block, caller))
+    if (block && hand_out_last(ret_address, bytes, block, caller))
         return CUDA_SUCCESS;
     return alloc_planned(ret_address, bytes, context, caller);
 }

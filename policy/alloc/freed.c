@@ -1,4 +1,4 @@
-/* One free: ordered behind the work that may use the block, then kept, or given back. */
+/* One free: ordered after the work that may use the block, then kept, or given back. */
 #include "policy/alloc/freed.h"
 
 #include "interpose/core/driver/driver.h"
@@ -51,7 +51,7 @@ void ag_freed_forget_aside(const struct ag_context *context)
     }
 }
 
-/* To the device, which is nearly full. */
+/* Returns what the cache has no room for to the device, which is nearly full. */
 static void release_for_good(struct ag_context *context, struct ag_block *out)
 {
     size_t bytes = 0;
@@ -160,7 +160,7 @@ CUresult ag_freed_ordered(struct ag_block *block)
     return free_ordered(block);
 }
 
-/* The same, of a block whose free nothing else has counted. */
+/* Frees natively, and counts, a block whose free nothing else has counted. */
 static CUresult free_native_and_count(struct ag_block *block)
 {
     CUresult result = ag_native_free(block, false, NULL);

@@ -180,7 +180,7 @@ static CUresult from_anywhere(struct ag_context *context, struct ag_mem_desc des
     return result;
 }
 
-/* What we hold goes back; then `bytes` and no more. */
+/* Allocates after what we hold has gone back: `bytes` and no more. */
 static CUresult after_relief(struct ag_context *context, struct ag_mem_desc desc, size_t bytes,
                              struct ag_block **ret_block)
 {
@@ -252,8 +252,9 @@ static CUresult on_host(struct ag_context *context, size_t bytes, struct ag_bloc
     return result;
 }
 
-/* Over the limit: the driver's answer to an allocation of any size, then ours. */
-static CUresult refuse(struct ag_context *context)
+/* Refuses an allocation over the limit: the driver's answer to an allocation of any size comes
+ * first, then ours. */
+static CUresult refuse_over_limit(struct ag_context *context)
 {
     CUdeviceptr probe;
     CUresult result = ag_context_sticky_error_here(context);
@@ -289,7 +290,7 @@ CUresult ag_ladder_climb(struct ag_context *context, struct ag_mem_desc desc, si
     if (result == CUDA_ERROR_OUT_OF_MEMORY && ag_spill_wanted())
         result = on_host(context, bytes, ret_block);
     else if (result == CUDA_ERROR_OUT_OF_MEMORY && ag_budget_is_limited())
-        result = refuse(context);
+        result = refuse_over_limit(context);
     if (result == CUDA_ERROR_OUT_OF_MEMORY)
         ag_trace_step(AG_STAT_LADDER_ERROR, context->device->ordinal, bytes);
 out:
@@ -334,7 +335,7 @@ CUresult ag_ladder_for_capture(struct ag_context *context, size_t bytes,
 
 CUresult ag_ladder_by_rule(struct ag_context *context)
 {
-    CUresult result = refuse(context);
+    CUresult result = refuse_over_limit(context);
 
     return result == CUDA_ERROR_OUT_OF_MEMORY ? ag_inject_error(context) : result;
 }

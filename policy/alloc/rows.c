@@ -81,7 +81,8 @@ static size_t ask_granule(struct ag_context *context)
     return granule;
 }
 
-/* Once a device: at its first pitched allocation. Relaxed: each thread is told the same. */
+/* The granule of pitched rows, asked for once a device, at its first pitched allocation. Relaxed:
+ * each thread is told the same. */
 static size_t granule_of(struct ag_context *context)
 {
     _Atomic size_t *known = &context->device->pitch_granule;

@@ -17,7 +17,7 @@
  *                                               program's bytes begin
  *   SYNC_MEMOPS                 the slab's      of a piece what was set for it
  *   MAPPING_SIZE, MAPPING_BASE_ADDR, MEMORY_BLOCK_ID   the driver's: they only name
- * The others agree. An address behind the requested size, or in a block that was freed, is unknown,
+ * The others agree. An address after the requested size, or in a block that was freed, is unknown,
  * as natively. */
 #include "policy/answers/answers.h"
 
@@ -39,7 +39,7 @@
 #include "policy/pressure.h"
 #include "policy/slab.h"
 
-/* As on a card of the size that ALLOGRAFT_LIMIT says. */
+/* Answers with what a card of the size that ALLOGRAFT_LIMIT says would have. */
 static void answer_by_budget(struct ag_device *device, size_t *free_bytes, size_t *total)
 {
     uint64_t left = ag_budget_left_now(device);
@@ -163,8 +163,8 @@ static void correct(void *data, CUpointer_attribute attribute, const struct ag_b
     }
 }
 
-/* The same for what may not be a block of ours: then it can still be what a rule redirected of the
- * program's own stream-ordered allocations. */
+/* Corrects an answer about memory that may not be a block of ours: then it can still be what a rule
+ * redirected of the program's own stream-ordered allocations. */
 static void correct_found(void *data, CUpointer_attribute attribute, enum ag_found found,
                           const struct ag_block_seen *block)
 {

@@ -7,7 +7,7 @@
 
 #include "interpose/core/driver/abi.h"
 
-/* Each as the driver function of that name. */
+/* Each answers as the driver function of that name does. */
 CUresult ag_answer_mem_info(size_t *ret_free, size_t *ret_total);
 CUresult ag_answer_address_range(CUdeviceptr *ret_base, size_t *ret_size, CUdeviceptr address);
 CUresult ag_answer_attribute(void *data, CUpointer_attribute attribute, CUdeviceptr address);

@@ -35,11 +35,11 @@ static bool look_by_driver(CUdeviceptr address, struct ag_block_seen *ret_copy,
         return false;
     if (!look_at_base(*ret_base, ret_copy))
         return ag_ipc_look_inside(address, ret_base, ret_copy);
-    *ret_base = ret_copy->address; /* of a guarded block: behind what lies before it */
+    *ret_base = ret_copy->address; /* of a guarded block: after what lies before it */
     return true;
 }
 
-static size_t offset_of(CUdeviceptr address, CUdeviceptr base, struct ag_block_seen *copy)
+static size_t offset_in_piece(CUdeviceptr address, CUdeviceptr base, struct ag_block_seen *copy)
 {
     CUdeviceptr piece = copy->cut_up ? ag_slab_find(copy->cut_up, address) : 0;
 
@@ -48,16 +48,16 @@ static size_t offset_of(CUdeviceptr address, CUdeviceptr base, struct ag_block_s
     return address - base; /* before a guarded block: too many */
 }
 
-/* There, or anywhere near, the program could tell no block from native memory. */
+/* Is there no block at or near the address that the program could tell from native memory? */
 static bool is_surely_native(CUdeviceptr address)
 {
     return !ag_guard_is_on() && !ag_ledger_may_hold(address);
 }
 
-/* The block in which the address lies, as the ledger has it; *ret_offset bytes behind its
+/* The block in which the address lies, as the ledger has it; *ret_offset bytes after its
  * beginning. Of a slab, the piece; where nothing is cut, the slab itself, which is KEPT. False also
  * where it is a native one for sure. */
-static bool look(CUdeviceptr address, struct ag_block_seen *ret_copy, size_t *ret_offset)
+static bool find_block_at(CUdeviceptr address, struct ag_block_seen *ret_copy, size_t *ret_offset)
 {
     CUdeviceptr base = address;
 
@@ -65,7 +65,7 @@ static bool look(CUdeviceptr address, struct ag_block_seen *ret_copy, size_t *re
         return false;
     if (!ag_ledger_look(address, ret_copy) && !look_by_driver(address, ret_copy, &base))
         return false;
-    *ret_offset = offset_of(address, base, ret_copy);
+    *ret_offset = offset_in_piece(address, base, ret_copy);
     return true;
 }
 
@@ -90,7 +90,8 @@ enum ag_found ag_lookup(CUdeviceptr address, struct ag_block_seen *ret_copy)
 {
     size_t offset;
 
-    return look(address, ret_copy, &offset) ? found_at(ret_copy, offset) : AG_FOUND_NOTHING;
+    return find_block_at(address, ret_copy, &offset) ? found_at(ret_copy, offset)
+                                                     : AG_FOUND_NOTHING;
 }
 
 static _Atomic CUdeviceptr *base_near(CUdeviceptr address)
@@ -107,7 +108,7 @@ static enum ag_found find_near(CUdeviceptr address, struct ag_block_seen *ret_co
     if (!base || ag_guard_is_on() || !ag_ledger_look(base, ret_copy) ||
         address - base >= ret_copy->size)
         return AG_FOUND_FREED;
-    return found_at(ret_copy, offset_of(address, base, ret_copy));
+    return found_at(ret_copy, offset_in_piece(address, base, ret_copy));
 }
 
 enum ag_found ag_lookup_quickly(CUdeviceptr address, struct ag_block_seen *ret_copy)
@@ -126,15 +127,16 @@ enum ag_found ag_lookup_quickly(CUdeviceptr address, struct ag_block_seen *ret_c
         if (atomic_load_explicit(base_near(address), memory_order_relaxed) != base)
             atomic_store_explicit(base_near(address), base, memory_order_relaxed);
     }
-    return found_at(ret_copy, offset_of(address, base, ret_copy));
+    return found_at(ret_copy, offset_in_piece(address, base, ret_copy));
 }
 
 bool ag_lookup_redirected(CUdeviceptr address, struct ag_block_seen *ret_copy)
 {
     size_t offset;
 
-    return address && look(address, ret_copy, &offset) && ret_copy->state == AG_BLOCK_LIVE &&
-           !is_as_native(ret_copy) && offset < ret_copy->requested;
+    return address && find_block_at(address, ret_copy, &offset) &&
+           ret_copy->state == AG_BLOCK_LIVE && !is_as_native(ret_copy) &&
+           offset < ret_copy->requested;
 }
 
 CUdeviceptr ag_lookup_known(CUdeviceptr address)

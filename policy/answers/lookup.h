@@ -17,7 +17,8 @@ enum ag_found {
 
 /* Copies the ledger's entry of the block in which the address lies, where there is one. */
 enum ag_found ag_lookup(CUdeviceptr address, struct ag_block_seen *ret_copy);
-/* The same, for questions that the driver is asked as well: it says what is wrong with them. */
+/* Finds a block for a question that the driver is asked as well: that one says what is wrong with
+ * it. */
 enum ag_found ag_lookup_quickly(CUdeviceptr address, struct ag_block_seen *ret_copy);
 /* Does the address lie in redirected memory that the program owns? Copies its
  * entry of the ledger. */

@@ -51,7 +51,7 @@ static bool is_builtin(CUstream stream)
 
 /* The device that a stream is on, NULL when unknown. Asks the driver only where there are
  * several. */
-static struct ag_device *device_of(CUstream stream)
+static struct ag_device *device_of_stream(CUstream stream)
 {
     struct ag_context *context = NULL;
     CUcontext handle = NULL;
@@ -91,8 +91,8 @@ struct request {
     uint64_t began; /* ticks; 0 where nobody traces */
 };
 
-static void trace(const struct request *request, enum ag_trace_kind kind, CUdeviceptr address,
-                  const struct ag_device *device, CUresult result)
+static void trace_request(const struct request *request, enum ag_trace_kind kind,
+                          CUdeviceptr address, const struct ag_device *device, CUresult result)
 {
     CUstream stream = request->stream;
 
@@ -112,12 +112,7 @@ static void trace(const struct request *request, enum ag_trace_kind kind, CUdevi
     });
 }
 
-static uint64_t begin(void)
-{
-    return ag_trace_on() ? ag_clock_ticks() : 0;
-}
-
-static CUresult counted(CUresult result, unsigned row, const struct request *request)
+static CUresult count_result(CUresult result, unsigned row, const struct request *request)
 {
     ag_guard_note_other();
     if (result != CUDA_SUCCESS) {
@@ -125,7 +120,7 @@ static CUresult counted(CUresult result, unsigned row, const struct request *req
         if (ag_holders_on())
             ag_held_note(result, AG_HELD_POOL, 0, request->bytes, device_of_row(row));
         if (request->began)
-            trace(request, AG_TRACE_FAILED, 0, device_of_row(row), result);
+            trace_request(request, AG_TRACE_FAILED, 0, device_of_row(row), result);
     } else if (ag_capture_takes(request->stream, request->per_thread)) {
         ag_stats_add(AG_STAT_ASYNC_CAPTURED, 1);
     } else {
@@ -133,7 +128,8 @@ static CUresult counted(CUresult result, unsigned row, const struct request *req
         ag_stats_app_pool(row, AG_APP_ALLOCS, 1);
         ag_stats_app_pool(row, AG_APP_BYTES, request->bytes);
         if (request->began)
-            trace(request, AG_TRACE_ALLOC_ASYNC, *request->ret_address, device_of_row(row), 0);
+            trace_request(request, AG_TRACE_ALLOC_ASYNC, *request->ret_address, device_of_row(row),
+                          0);
         if (ag_holders_on())
             ag_held_note(result, AG_HELD_POOL, *request->ret_address, request->bytes,
                          device_of_row(row));
@@ -143,7 +139,7 @@ static CUresult counted(CUresult result, unsigned row, const struct request *req
 
 /* ALLOGRAFT_LIMIT: as on a card of that size. In a capture the driver answers: its nodes take
  * nothing yet. Threads that ask at the same time may pass it together. */
-static bool is_over_limit(struct ag_device *device, const CUdeviceptr *ret_address, size_t bytes)
+static bool exceeds_limit(struct ag_device *device, const CUdeviceptr *ret_address, size_t bytes)
 {
     if (!ag_budget_is_limited() || !device || !ret_address || ag_capture_is_open() ||
         bytes <= ag_budget_left(device))
@@ -153,7 +149,7 @@ static bool is_over_limit(struct ag_device *device, const CUdeviceptr *ret_addre
 }
 
 /* What the rules say of the call. What becomes a node of a graph takes no memory yet. */
-static struct ag_choice choose(const struct request *request, const struct ag_device *device)
+static struct ag_choice choose_for(const struct request *request, const struct ag_device *device)
 {
     bool exporter;
 
@@ -170,7 +166,7 @@ static struct ag_choice choose(const struct request *request, const struct ag_de
 
 /* Managed memory may exceed the card, which programs do not expect and which can hang a GPU. What
  * the pool holds unused costs nothing more; it grows only by what is free. */
-static bool fits(CUmemoryPool pool, size_t bytes)
+static bool fits_card(CUmemoryPool pool, size_t bytes)
 {
     CUstreamCaptureMode previous;
     cuuint64_t reserved = 0, used = 0;
@@ -190,8 +186,8 @@ static bool fits(CUmemoryPool pool, size_t bytes)
     return known;
 }
 
-/* From the device's managed pool. AG_N_STATS, or as which counter's case it has to be the
- * driver's. */
+/* Allocates from the device's managed pool. Returns AG_N_STATS, or the counter of the reason why
+ * the driver has to do it. */
 static enum ag_stat alloc_managed(CUdeviceptr *ret_address, size_t bytes, CUstream stream,
                                   bool per_thread, struct ag_device *device)
 {
@@ -211,7 +207,7 @@ static enum ag_stat alloc_managed(CUdeviceptr *ret_address, size_t bytes, CUstre
         return AG_STAT_ASYNC_CAPTURE_OPEN;
     if (result != CUDA_SUCCESS)
         return AG_STAT_ASYNC_NO_MANAGED;
-    if (!fits(pool, bytes))
+    if (!fits_card(pool, bytes))
         return AG_STAT_ASYNC_EXHAUSTED;
     result = per_thread ? ag_cu.cuMemAllocFromPoolAsync_ptsz(ret_address, bytes, pool, stream)
                         : ag_cu.cuMemAllocFromPoolAsync(ret_address, bytes, pool, stream);
@@ -237,15 +233,15 @@ static bool redirected(const struct request *request, struct ag_device *device, 
     }
     ag_stats_rule_hit(rule, request->bytes);
     if (request->began)
-        trace(request, AG_TRACE_ALLOC_ASYNC, *request->ret_address, device, 0);
+        trace_request(request, AG_TRACE_ALLOC_ASYNC, *request->ret_address, device, 0);
     if (ag_holders_on())
         ag_held_note(CUDA_SUCCESS, AG_HELD_POOL, *request->ret_address, request->bytes, device);
     return true;
 }
 
-static CUresult failed(unsigned row, const struct request *request)
+static CUresult fail_request(unsigned row, const struct request *request)
 {
-    return counted(ag_inject_error(ag_context_current()), row, request);
+    return count_result(ag_inject_error(ag_context_current()), row, request);
 }
 
 CUresult ag_app_alloc(CUdeviceptr *ret_address, size_t bytes, CUstream stream, bool per_thread,
@@ -253,9 +249,10 @@ CUresult ag_app_alloc(CUdeviceptr *ret_address, size_t bytes, CUstream stream, b
 {
     CUresult (*alloc)(CUdeviceptr *, size_t, CUstream) =
         per_thread ? ag_cu.cuMemAllocAsync_ptsz : ag_cu.cuMemAllocAsync;
-    const struct request request = {ret_address, bytes, stream, per_thread, caller, begin()};
-    struct ag_device *device = device_of(stream);
-    const struct ag_choice choice = choose(&request, device);
+    const struct request request = {ret_address, bytes,  stream,
+                                    per_thread,  caller, ag_trace_began()};
+    struct ag_device *device = device_of_stream(stream);
+    const struct ag_choice choice = choose_for(&request, device);
     unsigned row;
     CUresult result;
 
@@ -263,14 +260,14 @@ CUresult ag_app_alloc(CUdeviceptr *ret_address, size_t bytes, CUstream stream, b
         return CUDA_SUCCESS;
     row = ag_app_pools_current(device ? device->ordinal : -1);
     if (choice.fails)
-        return failed(row, &request);
-    if (is_over_limit(device, ret_address, bytes))
-        return counted(CUDA_ERROR_OUT_OF_MEMORY, row, &request);
+        return fail_request(row, &request);
+    if (exceeds_limit(device, ret_address, bytes))
+        return count_result(CUDA_ERROR_OUT_OF_MEMORY, row, &request);
     ag_app_pools_keep(row);
     result = alloc(ret_address, bytes, stream);
     if (result == CUDA_ERROR_OUT_OF_MEMORY && ag_pressure_relieve_for_call(device))
         result = alloc(ret_address, bytes, stream);
-    return counted(result, row, &request);
+    return count_result(result, row, &request);
 }
 
 CUresult ag_app_alloc_from_pool(CUdeviceptr *ret_address, size_t bytes, CUmemoryPool pool,
@@ -278,19 +275,20 @@ CUresult ag_app_alloc_from_pool(CUdeviceptr *ret_address, size_t bytes, CUmemory
 {
     CUresult (*alloc)(CUdeviceptr *, size_t, CUmemoryPool, CUstream) =
         per_thread ? ag_cu.cuMemAllocFromPoolAsync_ptsz : ag_cu.cuMemAllocFromPoolAsync;
-    const struct request request = {ret_address, bytes, stream, per_thread, caller, begin()};
+    const struct request request = {ret_address, bytes,  stream,
+                                    per_thread,  caller, ag_trace_began()};
     unsigned row = ag_app_pools_find(pool);
     CUresult result;
 
-    if (pool && ag_inject_any(AG_CALL_ASYNC) && choose(&request, device_of_row(row)).fails)
-        return failed(row, &request);
-    if (is_over_limit(device_of_row(row), ret_address, bytes))
-        return counted(CUDA_ERROR_OUT_OF_MEMORY, row, &request);
+    if (pool && ag_inject_any(AG_CALL_ASYNC) && choose_for(&request, device_of_row(row)).fails)
+        return fail_request(row, &request);
+    if (exceeds_limit(device_of_row(row), ret_address, bytes))
+        return count_result(CUDA_ERROR_OUT_OF_MEMORY, row, &request);
     ag_app_pools_keep(row);
     result = alloc(ret_address, bytes, pool, stream);
     if (result == CUDA_ERROR_OUT_OF_MEMORY && ag_pressure_relieve_for_call(device_of_row(row)))
         result = alloc(ret_address, bytes, pool, stream);
-    return counted(result, row, &request);
+    return count_result(result, row, &request);
 }
 
 /* --- free --- */
@@ -299,7 +297,7 @@ CUresult ag_app_free(CUdeviceptr address, CUstream stream, bool per_thread, cons
 {
     CUresult (*free_async)(CUdeviceptr, CUstream) =
         per_thread ? ag_cu.cuMemFreeAsync_ptsz : ag_cu.cuMemFreeAsync;
-    const struct request request = {NULL, 0, stream, per_thread, caller, begin()};
+    const struct request request = {NULL, 0, stream, per_thread, caller, ag_trace_began()};
     struct ag_block_seen block;
     bool captured;
     CUresult result;
@@ -316,7 +314,7 @@ CUresult ag_app_free(CUdeviceptr address, CUstream stream, bool per_thread, cons
     captured = ag_capture_takes(stream, per_thread);
     ag_stats_add(captured ? AG_STAT_ASYNC_CAPTURED : AG_STAT_ASYNC_FREED, 1);
     if (request.began && !captured)
-        trace(&request, AG_TRACE_FREE_ASYNC, address, NULL, 0);
+        trace_request(&request, AG_TRACE_FREE_ASYNC, address, NULL, 0);
     return result;
 }
 

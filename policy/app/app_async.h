@@ -9,11 +9,12 @@
 #include "interpose/core/driver/abi.h"
 #include "interpose/core/settings/rules.h"
 
-/* Before the first call. The rules stay the caller's and must not change. */
+/* Called before the first of the calls below. The rules stay the caller's and must not change. */
 void ag_app_async_configure(const struct ag_rules *rules, bool oversubscribe);
 
-/* Each as the driver function of that name; `per_thread`: as its _ptsz. `caller`: return address of
- * the hook. Any thread, no lock; a few nanoseconds over the driver's own. */
+/* Each does what the driver function of that name does; `per_thread`: what its _ptsz does.
+ * `caller`: return address of the hook. Any thread, no lock; a few nanoseconds over the driver's
+ * own. */
 CUresult ag_app_alloc(CUdeviceptr *ret_address, size_t bytes, CUstream stream, bool per_thread,
                       const void *caller);
 CUresult ag_app_alloc_from_pool(CUdeviceptr *ret_address, size_t bytes, CUmemoryPool pool,
@@ -28,8 +29,8 @@ void ag_app_answer_pool(CUmemoryPool *pool);
  * pool. */
 bool ag_app_is_managed(CUdeviceptr address);
 
-/* As cuMemGetHandleForAddressRange, in which the driver crashes for memory of a managed pool
- * (580.159): that is answered as for memory of cuMemAllocManaged. */
+/* Does what cuMemGetHandleForAddressRange does, in which the driver crashes for memory of a managed
+ * pool (580.159): that is answered as for memory of cuMemAllocManaged. */
 CUresult ag_app_range_handle(void *ret_handle, CUdeviceptr address, size_t size,
                              CUmemRangeHandleType type, unsigned long long flags);
 

@@ -35,7 +35,7 @@ void ag_app_graphs_configure(bool measures)
 }
 
 /* Free memory of the current device, which captures of every mode allow to ask for. */
-static bool ask_free(uint64_t *ret_bytes)
+static bool ask_free_bytes(uint64_t *ret_bytes)
 {
     size_t free_bytes = 0, total;
     CUresult result = ag_cu.cuMemGetInfo_v2(&free_bytes, &total);
@@ -49,7 +49,7 @@ static void ask_before(int device)
 {
     struct gauge *gauge = &self.gauges[device];
     uint64_t bytes;
-    bool known = ask_free(&bytes);
+    bool known = ask_free_bytes(&bytes);
 
     ag_lock_take(&self.lock);
     gauge->unknown |= !known;
@@ -69,7 +69,7 @@ static int current_row(void)
     return device;
 }
 
-static void begin(struct ag_app_graphs_span *span)
+static void begin_span(struct ag_app_graphs_span *span)
 {
     struct gauge *gauge;
 
@@ -84,12 +84,12 @@ static void begin(struct ag_app_graphs_span *span)
     ask_before(span->device);
 }
 
-static void end(const struct ag_app_graphs_span *span, enum ag_own_graph_bytes what)
+static void end_span(const struct ag_app_graphs_span *span, enum ag_own_graph_bytes what)
 {
     struct ag_own_graph_stats *told = &ag_stats.own_graph_devices[span->device];
     struct gauge *gauge = &self.gauges[span->device];
     uint64_t bytes;
-    bool known = ask_free(&bytes);
+    bool known = ask_free_bytes(&bytes);
 
     ag_lock_take(&self.lock);
     gauge->unknown |= !known;
@@ -110,7 +110,7 @@ void ag_app_graphs_begin(struct ag_app_graphs_span *span)
 {
     *span = (struct ag_app_graphs_span){.device = -1};
     if (self.measures)
-        begin(span);
+        begin_span(span);
 }
 
 void ag_app_graphs_relieved(const struct ag_app_graphs_span *span)
@@ -129,7 +129,7 @@ static void expect_launch(CUgraphExec exec)
 }
 
 /* Was its first launch still to come? */
-static bool take_unlaunched(CUgraphExec exec)
+static bool remove_unlaunched(CUgraphExec exec)
 {
     bool found;
 
@@ -145,7 +145,7 @@ void ag_app_graphs_instantiated(const struct ag_app_graphs_span *span, const CUg
                                 CUresult result)
 {
     if (span->device >= 0)
-        end(span, AG_GRAPH_INSTANTIATED);
+        end_span(span, AG_GRAPH_INSTANTIATED);
     if (result != CUDA_SUCCESS) {
         ag_stats_add(AG_STAT_OWN_GRAPHS_FAILED, 1);
         return;
@@ -161,7 +161,7 @@ void ag_app_graphs_instantiated(const struct ag_app_graphs_span *span, const CUg
 void ag_app_graphs_destroying(CUgraphExec exec)
 {
     if (exec && !ag_app_graphs_pass())
-        (void)take_unlaunched(exec);
+        (void)remove_unlaunched(exec);
 }
 
 /* One that came past us when it was instantiated was never in the level. */
@@ -186,19 +186,19 @@ void ag_app_graphs_destroyed(CUresult result)
 void ag_app_graphs_launching(struct ag_app_graphs_span *span, CUgraphExec exec)
 {
     *span = (struct ag_app_graphs_span){.device = -1};
-    if (exec && !ag_app_graphs_pass() && !ag_capture_is_open() && take_unlaunched(exec))
-        begin(span);
+    if (exec && !ag_app_graphs_pass() && !ag_capture_is_open() && remove_unlaunched(exec))
+        begin_span(span);
 }
 
 void ag_app_graphs_launched(const struct ag_app_graphs_span *span)
 {
     if (span->device >= 0)
-        end(span, AG_GRAPH_LAUNCHED);
+        end_span(span, AG_GRAPH_LAUNCHED);
 }
 
 /* --- the end --- */
 
-static void ask_levels(CUdevice device, struct ag_own_graph_stats *told)
+static void ask_graph_levels(CUdevice device, struct ag_own_graph_stats *told)
 {
     static const CUgraphMem_attribute which[AG_N_GRAPH_BYTES] = {
         [AG_GRAPH_USED] = CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT,
@@ -228,7 +228,7 @@ void ag_app_graphs_exit(void)
         struct ag_own_graph_stats *told = &ag_stats.own_graph_devices[i];
 
         if (atomic_load_explicit(&told->is_measured, memory_order_relaxed))
-            ask_levels((CUdevice)i, told);
+            ask_graph_levels((CUdevice)i, told);
     }
     ag_capture_restore(previous);
 }

@@ -10,7 +10,7 @@
 
 #include "interpose/core/driver/abi.h"
 
-/* Before the first call. `measures`: free memory is asked for before and after. */
+/* Called before the first graph. `measures`: free memory is asked for before and after. */
 void ag_app_graphs_configure(bool measures);
 
 /* One such call; the caller's, for as long as it takes. */
@@ -18,14 +18,15 @@ struct ag_app_graphs_span {
     int device; /* -1: nothing is measured */
 };
 
-/* Around an instantiation: before it, after we have given memory back to the driver for it, and
- * after it. */
+/* Called before an instantiation, after we have returned memory to the driver for it, and after
+ * it. */
 void ag_app_graphs_begin(struct ag_app_graphs_span *span);
 void ag_app_graphs_relieved(const struct ag_app_graphs_span *span);
 void ag_app_graphs_instantiated(const struct ag_app_graphs_span *span, const CUgraphExec *exec,
                                 CUresult result);
 
-/* Before the driver destroys one, since its handle may be another's afterwards, and after it. */
+/* Called before the driver destroys a graph, since its handle may be another's afterwards, and
+ * after it. */
 void ag_app_graphs_destroying(CUgraphExec exec);
 void ag_app_graphs_destroyed(CUresult result);
 
@@ -39,12 +40,12 @@ static inline bool ag_app_graphs_pass(void)
     return !atomic_load_explicit(&ag_app_graphs_unlaunched, memory_order_relaxed);
 }
 
-/* Around a launch or an upload of one. */
+/* Called before and after a launch or an upload of a graph. */
 void ag_app_graphs_launching(struct ag_app_graphs_span *span, CUgraphExec exec);
 void ag_app_graphs_launched(const struct ag_app_graphs_span *span);
 
-/* The process ends and the driver is still there: asks what its pools for memory nodes hold. By the
- * helper (base/threads/helper.h). */
+/* The process ends and the driver is still there: asks what its pools for memory nodes hold, in the
+ * helper's thread (base/threads/helper.h). */
 void ag_app_graphs_exit(void);
 /* Is there anything to ask? */
 bool ag_app_graphs_met(void);

@@ -65,7 +65,7 @@ static unsigned n_rows(void)
     return atomic_load_explicit(&table.n, memory_order_acquire);
 }
 
-/* With the lock held. */
+/* Called with the lock held. */
 static void begin_row(unsigned i, CUmemoryPool pool, enum ag_app_pool_kind kind, int device)
 {
     struct ag_app_pool_stats *told = &ag_stats.app_pools[i];
@@ -98,7 +98,7 @@ static unsigned others_row(void)
     return OTHERS;
 }
 
-/* What the row counted goes to the others'. With the lock held. */
+/* Adds what the row counted to the row of others. Called with the lock held. */
 static void fold(unsigned i)
 {
     for (unsigned which = 0; which < AG_N_APP_COUNTS; which++)
@@ -126,7 +126,7 @@ static unsigned free_row(void)
     return oldest;
 }
 
-static unsigned look(CUmemoryPool pool)
+static unsigned row_of_pool(CUmemoryPool pool)
 {
     unsigned n = n_rows();
 
@@ -148,12 +148,12 @@ static void unchoose(unsigned row)
 }
 
 /* Enters a pool. One that has the same handle must have died unseen: handles are unique. */
-static unsigned enter(CUmemoryPool pool, enum ag_app_pool_kind kind, int device)
+static unsigned enter_app_pool(CUmemoryPool pool, enum ag_app_pool_kind kind, int device)
 {
     unsigned i, dead;
 
     ag_lock_take(&table.lock);
-    dead = look(pool);
+    dead = row_of_pool(pool);
     if (dead != NO_ROW) {
         table.rows[dead].alive = false;
         /* Relaxed: the new pool of that handle is known to nobody yet. */
@@ -167,7 +167,7 @@ static unsigned enter(CUmemoryPool pool, enum ag_app_pool_kind kind, int device)
     return i == NO_ROW ? others_row() : i;
 }
 
-static bool is_device(int ordinal)
+static bool is_device_ordinal(int ordinal)
 {
     return ordinal >= 0 && (unsigned)ordinal < AG_MAX_DEVICES;
 }
@@ -202,7 +202,7 @@ unsigned ag_app_pools_current(int ordinal)
 {
     unsigned found;
 
-    if (!is_device(ordinal))
+    if (!is_device_ordinal(ordinal))
         return others_row();
     found = atomic_load_explicit(&table.current[ordinal], memory_order_acquire);
     return found ? found - 1 : default_row(ordinal);
@@ -224,7 +224,7 @@ static CUmemoryPool handle_of(unsigned i)
     CUmemoryPool pool = atomic_load_explicit(&table.rows[i].handle, memory_order_acquire);
     const struct ag_app_pool_stats *told = &ag_stats.app_pools[i];
 
-    if (pool || told->kind != AG_APP_POOL_DEFAULT || !is_device(told->device))
+    if (pool || told->kind != AG_APP_POOL_DEFAULT || !is_device_ordinal(told->device))
         return pool;
     pool = ask_default(told->device);
     if (pool)
@@ -234,14 +234,14 @@ static CUmemoryPool handle_of(unsigned i)
 
 CUmemoryPool ag_app_pools_default_handle(int ordinal)
 {
-    unsigned i = is_device(ordinal) ? default_row(ordinal) : OTHERS;
+    unsigned i = is_device_ordinal(ordinal) ? default_row(ordinal) : OTHERS;
 
     return i == OTHERS ? ask_default(ordinal) : handle_of(i);
 }
 
 bool ag_app_pools_current_is_default(int ordinal)
 {
-    unsigned found = is_device(ordinal)
+    unsigned found = is_device_ordinal(ordinal)
                          ? atomic_load_explicit(&table.current[ordinal], memory_order_acquire)
                          : others_row() + 1;
 
@@ -256,7 +256,7 @@ static void ask_defaults(void)
 
     for (unsigned i = 0; !ag_capture_is_open() && (device = ag_device_met(i)); i++) {
         CUstreamCaptureMode previous;
-        unsigned row = is_device(device->ordinal) ? default_row(device->ordinal) : OTHERS;
+        unsigned row = is_device_ordinal(device->ordinal) ? default_row(device->ordinal) : OTHERS;
 
         if (row == OTHERS || atomic_load_explicit(&table.rows[row].handle, memory_order_acquire))
             continue;
@@ -268,19 +268,19 @@ static void ask_defaults(void)
 
 unsigned ag_app_pools_find(CUmemoryPool pool)
 {
-    unsigned i = look(pool);
+    unsigned i = row_of_pool(pool);
 
     if (i != NO_ROW || !pool)
         return i == NO_ROW ? others_row() : i;
     ask_defaults();
-    i = look(pool);
+    i = row_of_pool(pool);
     return i == NO_ROW ? others_row() : i;
 }
 
 /* --- levels --- */
 
 /* Asks the driver for the highest levels of the row's pool, if something was taken from it. */
-static void ask_levels(unsigned i)
+static void ask_pool_levels(unsigned i)
 {
     struct ag_app_pool_stats *told = &ag_stats.app_pools[i];
     cuuint64_t reserved = 0, used = 0;
@@ -350,7 +350,7 @@ void ag_app_pools_keep(unsigned i)
         ag_capture_is_open())
         return;
     state = begin_threshold(row);
-    if (state == KEEP_OPEN && is_device(told_of(row)->device) &&
+    if (state == KEEP_OPEN && is_device_ordinal(told_of(row)->device) &&
         told_of(row)->kind != AG_APP_POOL_IMPORTED && ag_cu.cuMemPoolSetAttribute &&
         ag_cu.cuMemPoolGetAttribute) {
         previous = ag_capture_relax();
@@ -378,14 +378,14 @@ static CUresult set_threshold(CUmemoryPool pool, void *value)
 
 CUresult ag_app_pools_set_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
 {
-    unsigned i = look(pool);
+    unsigned i = row_of_pool(pool);
 
     if (attribute == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD && keep.value)
         return ag_app_pools_touched(set_threshold(pool, value), pool);
     /* The program begins to count anew; we do not. */
     if (i != NO_ROW && (attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH ||
                         attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH))
-        ask_levels(i);
+        ask_pool_levels(i);
     return ag_app_pools_touched(ag_cu.cuMemPoolSetAttribute(pool, attribute, value), pool);
 }
 
@@ -407,7 +407,7 @@ static bool is_raised(unsigned i)
 CUresult ag_app_pools_get_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
 {
     bool asks = attribute == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD && keep.value;
-    unsigned i = look(pool);
+    unsigned i = row_of_pool(pool);
     bool raised = asks && is_raised(i);
     CUresult result = ag_cu.cuMemPoolGetAttribute(pool, attribute, value);
 
@@ -426,7 +426,7 @@ static int ordinal_of(const CUmemLocation *location)
 
 CUresult ag_app_pools_touched(CUresult result, CUmemoryPool pool)
 {
-    unsigned i = look(pool);
+    unsigned i = row_of_pool(pool);
 
     if (i != NO_ROW)
         ag_stats_app_pool(i, AG_APP_CALLS, 1);
@@ -440,7 +440,7 @@ CUresult ag_app_pools_made(CUresult result, const CUmemoryPool *pool, enum ag_ap
 
     if (result != CUDA_SUCCESS || !pool || !*pool)
         return result;
-    i = enter(*pool, kind, ordinal_of(location));
+    i = enter_app_pool(*pool, kind, ordinal_of(location));
     ag_stats_app_pool(i, AG_APP_CALLS, 1);
     ag_app_pools_keep(i);
     return result;
@@ -449,7 +449,7 @@ CUresult ag_app_pools_made(CUresult result, const CUmemoryPool *pool, enum ag_ap
 /* The pool of device memory that cuMemAllocAsync may use: those of managed memory are apart. */
 static bool is_for_async(const CUmemLocation *location, CUmemAllocationType type)
 {
-    return type == CU_MEM_ALLOCATION_TYPE_PINNED && is_device(ordinal_of(location));
+    return type == CU_MEM_ALLOCATION_TYPE_PINNED && is_device_ordinal(ordinal_of(location));
 }
 
 CUresult ag_app_pools_given(CUresult result, const CUmemoryPool *pool, bool current,
@@ -457,12 +457,12 @@ CUresult ag_app_pools_given(CUresult result, const CUmemoryPool *pool, bool curr
 {
     if (result != CUDA_SUCCESS || !pool || !*pool)
         return result;
-    if (look(*pool) == NO_ROW) {
+    if (row_of_pool(*pool) == NO_ROW) {
         if (!is_for_async(location, type))
-            (void)enter(*pool,
-                        type == CU_MEM_ALLOCATION_TYPE_MANAGED ? AG_APP_POOL_MANAGED
-                                                               : AG_APP_POOL_DEFAULT,
-                        ordinal_of(location));
+            (void)enter_app_pool(*pool,
+                                 type == CU_MEM_ALLOCATION_TYPE_MANAGED ? AG_APP_POOL_MANAGED
+                                                                        : AG_APP_POOL_DEFAULT,
+                                 ordinal_of(location));
         else if (!current || !table.current[location->id])
             bind_default(location->id, *pool);
     }
@@ -482,12 +482,12 @@ CUresult ag_app_pools_chosen(CUresult result, CUmemoryPool pool, const CUmemLoca
 
 CUresult ag_app_pools_destroy(CUmemoryPool pool)
 {
-    unsigned i = look(pool);
+    unsigned i = row_of_pool(pool);
     CUresult result;
 
     if (i == NO_ROW)
         return ag_cu.cuMemPoolDestroy(pool);
-    ask_levels(i);
+    ask_pool_levels(i);
     ag_stats_app_pool(i, AG_APP_CALLS, 1);
     atomic_store_explicit(&table.rows[i].handle, NULL, memory_order_release);
     result = ag_cu.cuMemPoolDestroy(pool);
@@ -512,7 +512,7 @@ void ag_app_pools_device_ending(int ordinal)
 
         if (told_of(row)->device != ordinal || !row->alive)
             continue;
-        ask_levels(i);
+        ask_pool_levels(i);
         if (told_of(row)->kind == AG_APP_POOL_DEFAULT)
             atomic_store_explicit(&row->handle, NULL, memory_order_release);
         else
@@ -525,7 +525,7 @@ void ag_app_pools_exit(void)
     unsigned n = n_rows();
 
     for (unsigned i = 0; i < n && ag_helper_beat(); i++)
-        ask_levels(i);
+        ask_pool_levels(i);
 }
 
 bool ag_app_pools_met(void)
@@ -547,7 +547,7 @@ void ag_app_pools_begin_child(void)
 
 /* --- what the pools hold --- */
 
-static cuuint64_t level(CUmemoryPool pool, CUmemPool_attribute which)
+static cuuint64_t pool_level(CUmemoryPool pool, CUmemPool_attribute which)
 {
     cuuint64_t value = 0;
 
@@ -558,7 +558,7 @@ static uint64_t used_by(unsigned i)
 {
     CUmemoryPool pool = handle_of(i);
 
-    return pool ? level(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT) : 0;
+    return pool ? pool_level(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT) : 0;
 }
 
 static uint64_t held_by(unsigned i)
@@ -568,8 +568,8 @@ static uint64_t held_by(unsigned i)
 
     if (!pool || table.rows[i].keep != KEEP_RAISED)
         return 0;
-    used = level(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT);
-    reserved = level(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
+    used = pool_level(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT);
+    reserved = pool_level(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
     return reserved > used ? reserved - used : 0;
 }
 

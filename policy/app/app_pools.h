@@ -12,7 +12,7 @@
 
 struct ag_device;
 
-/* Before the first call. */
+/* Called before the first pool is met. */
 void ag_app_pools_configure(struct ag_size keep);
 
 /* --- on the way of allocations: any thread, no lock, no driver call unless said --- */
@@ -26,25 +26,26 @@ CUmemoryPool ag_app_pools_default_handle(int ordinal);
 /* Row of a pool that an allocation names, to count in (ag_stats_app_pool). A handle that is met for
  * the first time may be asked about. */
 unsigned ag_app_pools_find(CUmemoryPool pool);
-/* Before an allocation from the row's pool: its release threshold, if that is still to be
- * raised. */
+/* Raises the release threshold of the row's pool, if that is still to be done; called before an
+ * allocation from it. */
 void ag_app_pools_keep(unsigned row);
 
 /* --- what the other calls do, around the driver's own; each returns the driver's result --- */
 
-/* After the program created, imported or asked for a pool. `location` NULL: of an unknown place. */
+/* Notes a pool that the program created, imported or asked for. `location` NULL: its place is not
+ * known. */
 CUresult ag_app_pools_made(CUresult result, const CUmemoryPool *pool, enum ag_app_pool_kind kind,
                            const CUmemLocation *location);
-/* After the program asked for the default pool (or the current one) of a location. */
+/* Notes that the program asked for the default pool (or the current one) of a location. */
 CUresult ag_app_pools_given(CUresult result, const CUmemoryPool *pool, bool current,
                             const CUmemLocation *location, CUmemAllocationType type);
-/* After the program chose the pool of a location. */
+/* Notes that the program chose the pool of a location. */
 CUresult ag_app_pools_chosen(CUresult result, CUmemoryPool pool, const CUmemLocation *location,
                              CUmemAllocationType type);
-/* After any other call that names a pool. */
+/* Notes that any other call named a pool. */
 CUresult ag_app_pools_touched(CUresult result, CUmemoryPool pool);
 
-/* As the driver function of that name; the driver's call is made inside. */
+/* Does what the driver's function of that name does; the driver's call is made inside. */
 CUresult ag_app_pools_destroy(CUmemoryPool pool);
 CUresult ag_app_pools_set_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value);
 CUresult ag_app_pools_get_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value);

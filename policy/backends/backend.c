@@ -63,7 +63,8 @@ CUresult ag_backend_allocate(struct ag_context *context, size_t bytes, struct ag
 
 /* --- back --- */
 
-/* When the driver will not free it in stream order: once all work that may use it is done. */
+/* Frees once all work that may use the memory is done, where the driver will not free it in stream
+ * order. */
 static void free_after_wait(struct ag_context *context, CUdeviceptr address)
 {
     (void)ag_private_stream_wait(context, UINT64_MAX);
@@ -149,8 +150,8 @@ static struct ag_block *joined(struct ag_block *first, struct ag_block *second)
     return first;
 }
 
-/* What of the list must stay, for the driver's wait would be too long. In a capture nothing tells
- * how long that is. */
+/* Takes out of the list what must stay, since the driver's wait for it would be too long. In a
+ * capture nothing tells how long that is. */
 static struct ag_block *hold_back(struct ag_context *context, struct ag_block **blocks,
                                   uint64_t timeout_ns)
 {

@@ -7,9 +7,9 @@
 #include "policy/contexts/context.h"
 #include "policy/ledger.h"
 
-/* At least `bytes` of that memory descriptor, usable by all work submitted from now on.
- * `context` is current. On success *ret_address and *ret_size (bytes the driver gave); on
- * failure both untouched. */
+/* Allocates at least `bytes` of that memory descriptor, usable by all work submitted from now on.
+ * `context` is current. On success *ret_address and *ret_size (bytes the driver gave); on failure
+ * both untouched. */
 CUresult ag_backend_allocate(struct ag_context *context, size_t bytes, struct ag_mem_desc desc,
                              CUdeviceptr *ret_address, size_t *ret_size);
 
@@ -30,12 +30,13 @@ struct ag_block *ag_backend_return_pieces(struct ag_block *blocks);
 
 /* Our pool can serve that device. Makes it on first use; not inside a capture. */
 bool ag_pool_ready(struct ag_device *device);
-/* From our pool of the context's device, or from another pool. */
+/* Allocates from our pool of the context's device, or from another pool. */
 CUresult ag_pool_allocate(struct ag_context *context, CUmemoryPool pool, size_t bytes,
                           CUdeviceptr *ret_address, size_t *ret_size);
 /* Gives what the pool holds unused back to the device: any pool, also during a capture. */
 void ag_pool_give_idle_back(CUmemoryPool pool);
-/* The same, of our pool; the managed one has a function of its own. */
+/* Gives what our pool holds unused back to the driver; the managed pool has a function of its
+ * own. */
 void ag_pool_trim(struct ag_device *device);
 /* Bytes that a pool, or our pool, holds from the device and nobody uses. */
 uint64_t ag_pool_idle_in(CUmemoryPool pool);
@@ -58,7 +59,7 @@ CUresult ag_managed_allocate(struct ag_context *context, size_t bytes, struct ag
                              CUdeviceptr *ret_address, size_t *ret_size);
 /* A single managed allocation on the device of that many bytes went back to the driver. */
 void ag_managed_freed(struct ag_device *device, size_t bytes);
-/* Of those bytes, the ones that cuMemGetInfo does not report as free although an allocation would
+/* The bytes of those blocks that cuMemGetInfo does not report as free although an allocation would
  * get them. */
 uint64_t ag_managed_kept(struct ag_device *device);
 /* Is there room for `bytes` more of that memory descriptor, on the device or the host? */

@@ -27,7 +27,7 @@ void ag_managed_configure(bool new_oversubscribe)
 
 /* --- how much --- */
 
-/* The figure behind `field` in /proc/meminfo, in bytes; 0 when it cannot be had. */
+/* The figure of `field` in /proc/meminfo, in bytes; 0 when it cannot be had. */
 static uint64_t host_memory(const char *field)
 {
     char text[1024];
@@ -100,8 +100,8 @@ bool ag_managed_fits(struct ag_context *context, size_t bytes, struct ag_mem_des
 
 /* --- where --- */
 
-static CUresult advise(CUdeviceptr address, size_t bytes, CUmem_advise advice,
-                       CUmemLocation location)
+static CUresult advise_block(CUdeviceptr address, size_t bytes, CUmem_advise advice,
+                             CUmemLocation location)
 {
     CUresult result = CUDA_ERROR_NOT_SUPPORTED;
 
@@ -117,7 +117,8 @@ static CUresult advise(CUdeviceptr address, size_t bytes, CUmem_advise advice,
 }
 
 /* Inside the capture guard: it would end a capture. Nothing waits for it. */
-static CUresult prefetch(CUdeviceptr address, size_t bytes, CUmemLocation location, CUstream stream)
+static CUresult prefetch_block(CUdeviceptr address, size_t bytes, CUmemLocation location,
+                               CUstream stream)
 {
     CUresult result = CUDA_ERROR_NOT_SUPPORTED;
     uint64_t began = ag_trace_began();
@@ -147,7 +148,8 @@ static CUmemLocation device_location(const struct ag_device *device)
 }
 
 /* Where the memory descriptor wants memory to lie; false: anywhere. */
-static bool preferred(const struct ag_device *device, struct ag_mem_desc desc, CUmemLocation *ret)
+static bool preferred_location(const struct ag_device *device, struct ag_mem_desc desc,
+                               CUmemLocation *ret)
 {
     *ret = device_location(device);
     if (desc.prefer == AG_PREFER_HOST)
@@ -168,34 +170,34 @@ static void advise_peers(const struct ag_device *device, CUdeviceptr address, si
 
         if (peer != device->ordinal &&
             ag_cu.cuDeviceCanAccessPeer(&can, peer, device->ordinal) == CUDA_SUCCESS && can)
-            (void)advise(address, bytes, CU_MEM_ADVISE_SET_ACCESSED_BY, there);
+            (void)advise_block(address, bytes, CU_MEM_ADVISE_SET_ACCESSED_BY, there);
     }
 }
 
-/* Only makes it faster: failures are counted, and not the program's business. Whole pages: the
- * driver rounds managed allocations up to them. */
-static void place(struct ag_context *context, CUdeviceptr address, size_t bytes,
-                  struct ag_mem_desc desc)
+/* Advises and prefetches a block, which only makes it faster: failures are counted, and not the
+ * program's business. Whole pages: the driver rounds managed allocations up to them. */
+static void place_block(struct ag_context *context, CUdeviceptr address, size_t bytes,
+                        struct ag_mem_desc desc)
 {
     struct ag_device *device = context->device;
     CUmemLocation where;
-    bool has_place = preferred(device, desc, &where);
+    bool has_place = preferred_location(device, desc, &where);
     CUstream stream;
 
     if (has_place)
-        (void)advise(address, bytes, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, where);
+        (void)advise_block(address, bytes, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, where);
     /* Where memory lies, it is mapped anyhow. */
     if (desc.access != AG_ACCESS_NONE && desc.prefer != AG_PREFER_DEVICE)
-        (void)advise(address, bytes, CU_MEM_ADVISE_SET_ACCESSED_BY, device_location(device));
+        (void)advise_block(address, bytes, CU_MEM_ADVISE_SET_ACCESSED_BY, device_location(device));
     if (desc.access == AG_ACCESS_PEERS)
         advise_peers(device, address, bytes);
     if (desc.read_mostly)
-        (void)advise(address, bytes, CU_MEM_ADVISE_SET_READ_MOSTLY, device_location(device));
-    /* To the host nothing is brought: the pages come into being there as they are touched. */
+        (void)advise_block(address, bytes, CU_MEM_ADVISE_SET_READ_MOSTLY, device_location(device));
+    /* Nothing is brought to the host: the pages come into being there as they are touched. */
     if (desc.prefetch != AG_PREFETCH_ALLOC || !ag_mem_desc_is_on_device(desc) ||
         !ag_private_stream_begin_alloc(context, &stream) || !ag_capture_guard_enter())
         return;
-    (void)prefetch(address, bytes, where, stream);
+    (void)prefetch_block(address, bytes, where, stream);
     ag_capture_guard_leave();
 }
 
@@ -213,7 +215,7 @@ CUresult ag_managed_allocate(struct ag_context *context, size_t bytes, struct ag
     if (ag_mem_desc_is_on_device(desc))
         note_taken(context->device, bytes);
     if (bytes >= AG_WORTH_ADVICE)
-        place(context, address, bytes, desc);
+        place_block(context, address, bytes, desc);
     *ret_address = address;
     *ret_size = bytes;
     return CUDA_SUCCESS;
@@ -227,9 +229,9 @@ CUresult ag_managed_move_to_device(struct ag_context *context, CUdeviceptr addre
 
     if (!ag_private_stream_begin_alloc(context, &stream) || !ag_capture_guard_enter())
         return CUDA_ERROR_NOT_READY;
-    result = advise(address, bytes, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, here);
+    result = advise_block(address, bytes, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, here);
     if (result == CUDA_SUCCESS)
-        result = prefetch(address, bytes, here, stream);
+        result = prefetch_block(address, bytes, here, stream);
     ag_capture_guard_leave();
     return result;
 }

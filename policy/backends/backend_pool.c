@@ -35,7 +35,7 @@ static bool open_to_peers(CUmemoryPool pool, int ordinal)
     return opened;
 }
 
-static void destroy(CUmemoryPool pool)
+static void destroy_pool(CUmemoryPool pool)
 {
     if (ag_cu.cuMemPoolDestroy)
         (void)ag_cu.cuMemPoolDestroy(pool);
@@ -56,18 +56,18 @@ CUresult ag_pool_set_up(const struct ag_device *device, CUmemoryPool pool, struc
             pool, CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES, &off);
     *ret_opened = result == CUDA_SUCCESS && open_to_peers(pool, device->ordinal);
     if (result != CUDA_SUCCESS)
-        destroy(pool);
+        destroy_pool(pool);
     return result;
 }
 
-static CUresult set_up(struct ag_device *device)
+static CUresult set_up_pool(struct ag_device *device)
 {
     bool opened;
     CUresult result = ag_pool_set_up(device, device->pool, keep, &opened);
 
     if (result != CUDA_SUCCESS || opened)
         return result;
-    destroy(device->pool);
+    destroy_pool(device->pool);
     return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
 }
 
@@ -90,7 +90,7 @@ static CUresult make_pool(struct ag_device *device)
         properties.handleTypes = CU_MEM_HANDLE_TYPE_NONE;
         result = ag_cu.cuMemPoolCreate(&device->pool, &properties);
     }
-    return result == CUDA_SUCCESS ? set_up(device) : result;
+    return result == CUDA_SUCCESS ? set_up_pool(device) : result;
 }
 
 /* When the report says that it was made; by a count, relaxed. */
@@ -142,7 +142,7 @@ CUresult ag_pool_allocate(struct ag_context *context, CUmemoryPool pool, size_t 
     return CUDA_SUCCESS;
 }
 
-static bool has_pool(struct ag_device *device)
+static bool is_pool_made(struct ag_device *device)
 {
     return ag_once_is_done(&device->pool_state);
 }
@@ -160,7 +160,7 @@ void ag_pool_give_idle_back(CUmemoryPool pool)
 
 void ag_pool_trim(struct ag_device *device)
 {
-    if (!has_pool(device))
+    if (!is_pool_made(device))
         return;
     ag_pool_give_idle_back(device->pool);
     ag_given_trimmed(device);
@@ -182,7 +182,7 @@ uint64_t ag_pool_idle_in(CUmemoryPool pool)
 
 uint64_t ag_pool_idle(struct ag_device *device)
 {
-    return has_pool(device) ? ag_pool_idle_in(device->pool) : 0;
+    return is_pool_made(device) ? ag_pool_idle_in(device->pool) : 0;
 }
 
 void ag_pool_begin_child(struct ag_device *device)

@@ -9,6 +9,7 @@
  * out of the pool. */
 #include "policy/backends/given.h"
 
+#include "interpose/core/base/relaxed.h"
 #include "interpose/core/driver/driver.h"
 #include "interpose/core/report/live/allocations.h"
 #include "interpose/core/report/stats.h"
@@ -23,12 +24,7 @@ void ag_given_configure(bool has_counts)
 }
 
 /* Relaxed: for a peak, which is believed only once the driver was asked. */
-static uint64_t value_of(const _Atomic uint64_t *bytes)
-{
-    return atomic_load_explicit(bytes, memory_order_relaxed);
-}
-
-static uint64_t level(CUmemoryPool pool, CUmemPool_attribute which)
+static uint64_t ask_level(CUmemoryPool pool, CUmemPool_attribute which)
 {
     cuuint64_t value = 0;
 
@@ -37,7 +33,7 @@ static uint64_t level(CUmemoryPool pool, CUmemPool_attribute which)
 
 /* What the pool holds, as the driver says, or held since it was asked last if that is more than
  * ever; no less than what we have of it. */
-static uint64_t ask_pool(struct ag_device *device, uint64_t pooled)
+static uint64_t ask_pool_most(struct ag_device *device, uint64_t pooled)
 {
     CUstreamCaptureMode previous;
     uint64_t reserved, most;
@@ -45,11 +41,11 @@ static uint64_t ask_pool(struct ag_device *device, uint64_t pooled)
     if (!ag_once_is_done(&device->pool_state) || !ag_cu.cuMemPoolGetAttribute)
         return pooled;
     previous = ag_capture_relax(); /* it ends a capture otherwise */
-    reserved = level(device->pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
-    most = level(device->pool, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH);
+    reserved = ask_level(device->pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
+    most = ask_level(device->pool, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH);
     ag_capture_restore(previous);
     atomic_store_explicit(&device->pool_reserved, reserved, memory_order_relaxed);
-    if (most > value_of(&device->pool_high)) {
+    if (most > ag_relaxed(&device->pool_high)) {
         atomic_store_explicit(&device->pool_high, most, memory_order_relaxed);
         reserved = most;
     }
@@ -58,7 +54,7 @@ static uint64_t ask_pool(struct ag_device *device, uint64_t pooled)
 
 void ag_given(struct ag_device *device, struct ag_mem_desc desc, size_t bytes)
 {
-    uint64_t pooled = value_of(&device->pooled), reserved = value_of(&device->pool_reserved);
+    uint64_t pooled = ag_relaxed(&device->pooled), reserved = ag_relaxed(&device->pool_reserved);
     uint64_t taken, beside; /* the pool */
     _Atomic uint64_t *peak;
     bool asked = false;
@@ -68,16 +64,16 @@ void ag_given(struct ag_device *device, struct ag_mem_desc desc, size_t bytes)
         asked = always_asks || pooled + ag_level_current(&ag_stats.pending_bytes) > reserved;
     }
     if (asked)
-        reserved = ask_pool(device, pooled);
+        reserved = ask_pool_most(device, pooled);
     if (reserved < pooled)
         reserved = pooled;
-    taken = value_of(&device->taken);
+    taken = ag_relaxed(&device->taken);
     beside = taken > pooled ? taken - pooled : 0;
     peak = ag_stats_given_peak(device->ordinal);
-    if (beside + reserved <= value_of(peak))
+    if (beside + reserved <= ag_relaxed(peak))
         return;
     if (!asked)
-        reserved = ask_pool(device, pooled);
+        reserved = ask_pool_most(device, pooled);
     ag_raise_to(peak, beside + reserved);
 }
 

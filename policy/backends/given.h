@@ -15,7 +15,7 @@ void ag_given_configure(bool has_counts);
 /* The driver has given a block of `bytes`, which ag_budget_take() has counted before. May ask the
  * driver how large our pool is; any thread, also while a capture is open. */
 void ag_given(struct ag_device *device, struct ag_mem_desc desc, size_t bytes);
-/* It has it back, or its pool has. */
+/* The driver, or our pool, has a block of `bytes` back. */
 void ag_given_back(struct ag_device *device, struct ag_mem_desc desc, size_t bytes);
 /* Our pool gave back what nobody uses. */
 void ag_given_trimmed(struct ag_device *device);

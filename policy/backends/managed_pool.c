@@ -24,8 +24,8 @@ static bool has_managed_pools(const struct ag_device *device)
            ag_cu.cuDriverGetVersion(&version) == CUDA_SUCCESS && version >= FIRST_DRIVER;
 }
 
-/* Without handle types: the driver exports no managed pool. */
-static CUresult make_pool(struct ag_device *device)
+/* Makes the pool without handle types: the driver exports no managed pool. */
+static CUresult make_managed_pool(struct ag_device *device)
 {
     CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_MANAGED,
                                  .handleTypes = CU_MEM_HANDLE_TYPE_NONE};
@@ -45,11 +45,12 @@ static CUresult make_pool(struct ag_device *device)
     return result;
 }
 
-/* By the first thread that needs it. A capture that begins meanwhile is not harmed. */
+/* Makes the pool, in the first thread that needs it. A capture that begins meanwhile is not
+ * harmed. */
 static enum ag_once make_now(struct ag_device *device)
 {
     CUstreamCaptureMode previous = ag_capture_relax();
-    CUresult result = make_pool(device);
+    CUresult result = make_managed_pool(device);
 
     ag_capture_restore(previous);
     device->managed_refusal = result;

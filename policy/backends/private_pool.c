@@ -23,7 +23,7 @@ _Thread_local uint64_t ag_private_of_thread;
 static struct ag_lock lock = AG_LOCK_INIT(AG_RANK_PRIVATE);
 static struct pool *pools; /* under the lock, with all that is in them */
 
-static struct pool *find(uint64_t number)
+static struct pool *find_private_pool(uint64_t number)
 {
     struct pool *pool = pools;
 
@@ -37,7 +37,7 @@ bool ag_private_hold(uint64_t number)
     struct pool *pool, *fresh = calloc(1, sizeof(*fresh));
 
     ag_lock_take(&lock);
-    pool = find(number);
+    pool = find_private_pool(number);
     if (!pool && fresh) {
         pool = fresh;
         fresh = NULL;
@@ -69,7 +69,7 @@ struct ag_block *ag_private_let_go(uint64_t number)
     struct ag_block *blocks;
 
     ag_lock_take(&lock);
-    pool = find(number);
+    pool = find_private_pool(number);
     if (pool && !--pool->users) {
         struct pool **link = &pools;
 
@@ -93,7 +93,7 @@ bool ag_private_begin(uint64_t number)
     bool begins;
 
     ag_lock_take(&lock);
-    pool = find(number);
+    pool = find_private_pool(number);
     begins = pool && !pool->capturing;
     if (begins) {
         pool->capturing = true;
@@ -111,7 +111,7 @@ void ag_private_end(void)
     struct pool *pool;
 
     ag_lock_take(&lock);
-    pool = find(ag_private_of_thread);
+    pool = find_private_pool(ag_private_of_thread);
     if (pool)
         pool->capturing = false;
     ag_lock_release(&lock);
@@ -124,7 +124,7 @@ struct ag_block *ag_private_take(const struct ag_context *context, size_t bytes)
     struct pool *pool;
 
     ag_lock_take(&lock);
-    pool = find(ag_private_of_thread);
+    pool = find_private_pool(ag_private_of_thread);
     for (struct ag_block **at = pool ? &pool->free : NULL; at && *at; at = &(*at)->next) {
         if ((*at)->context == context && (*at)->size >= bytes && (*at)->size / 2 <= bytes &&
             (!best || (*at)->size < (*best)->size))
@@ -152,7 +152,7 @@ bool ag_private_keep(struct ag_block *block)
     struct pool *pool;
 
     ag_lock_take(&lock);
-    pool = find(ag_block_private_pool(block));
+    pool = find_private_pool(ag_block_private_pool(block));
     if (pool) {
         block->next = pool->freed;
         pool->freed = block;
@@ -161,7 +161,7 @@ bool ag_private_keep(struct ag_block *block)
     return pool != NULL;
 }
 
-static void drop(struct ag_block **list, const struct ag_context *context)
+static void drop_blocks_of(struct ag_block **list, const struct ag_context *context)
 {
     while (*list) {
         if ((*list)->context == context)
@@ -175,8 +175,8 @@ void ag_private_context_dying(const struct ag_context *context)
 {
     ag_lock_take(&lock);
     for (struct pool *pool = pools; pool; pool = pool->next) {
-        drop(&pool->free, context);
-        drop(&pool->freed, context);
+        drop_blocks_of(&pool->free, context);
+        drop_blocks_of(&pool->freed, context);
     }
     ag_lock_release(&lock);
 }

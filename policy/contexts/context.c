@@ -53,7 +53,7 @@ struct ag_context *ag_context_find(CUcontext handle)
 
 /* --- devices --- */
 
-/* With the table's lock held. */
+/* Called with the table's lock held. */
 static struct ag_device *find_device(int ordinal)
 {
     unsigned n = atomic_load_explicit(&table.n_devices, memory_order_relaxed);
@@ -95,7 +95,7 @@ struct ag_device *ag_device_add(const struct ag_device *fresh)
 
 /* --- memory --- */
 
-/* With the table's lock held. */
+/* Called with the table's lock held. */
 static void recycle(struct ag_context *old)
 {
     old->next_free = table.freelist;
@@ -125,8 +125,8 @@ static struct ag_context *take_recycled(void)
     return old;
 }
 
-/* As good as new but for the counters of its fences, which a late reader compares, and for its
- * handle, by which it is found: that comes last. Relaxed: the table's entry tells of it. */
+/* Makes a row as good as new, but for the counters of its fences, which a late reader compares, and
+ * for its handle, by which it is found: that comes last. Relaxed: the table's entry tells of it. */
 static void clear(struct ag_context *old)
 {
     (void)ag_cache_empty(&old->cache);
@@ -156,7 +156,7 @@ struct ag_context *ag_context_get_memory(void)
     return memory;
 }
 
-/* With the table's lock held. */
+/* Called with the table's lock held. */
 static void add_reference(struct ag_context *primary)
 {
     primary->device->primary = atomic_load_explicit(&primary->handle, memory_order_relaxed);
@@ -224,7 +224,7 @@ void ag_context_changed(void)
 }
 
 /* The live primary context of `device`; with the table's lock held. */
-static struct ag_context *primary_of(int device)
+static struct ag_context *find_primary(int device)
 {
     for (unsigned i = 0; i < AG_MAX_CONTEXTS; i++) {
         struct ag_context *context = atomic_load_explicit(&table.contexts[i], memory_order_relaxed);
@@ -240,7 +240,7 @@ struct ag_context *ag_context_primary_leaving(int device, bool all)
     struct ag_context *context;
 
     ag_lock_take(&table.lock);
-    context = primary_of(device);
+    context = find_primary(device);
     if (context && context->primary_references > 1 && !all) {
         context->primary_references--;
         context = NULL;
@@ -256,7 +256,7 @@ void ag_context_primary_kept(int device)
     struct ag_context *context;
 
     ag_lock_take(&table.lock);
-    context = primary_of(device);
+    context = find_primary(device);
     if (context)
         context->primary_references++;
     ag_lock_release(&table.lock);

@@ -135,7 +135,8 @@ struct ag_device *ag_device_met(unsigned i);
 /* Bytes of the device's memory that the caches of its contexts would give at most: with a piece of
  * a slab, all slabs. */
 uint64_t ag_device_cached(struct ag_device *device);
-/* The same, but of slabs those that the caches have whole: looks at every piece. */
+/* The bytes that the caches would give, counting only slabs that they have whole: looks at every
+ * piece. */
 uint64_t ag_device_cached_now(struct ag_device *device);
 /* How much of it would be free if the driver had all of those back. */
 uint64_t ag_device_cached_room(struct ag_device *device);

@@ -15,7 +15,7 @@ static _Thread_local struct {
 } last_current;
 _Thread_local bool ag_context_inside;
 
-static int attribute(CUdevice_attribute which, int device)
+static int device_attribute(CUdevice_attribute which, int device)
 {
     int value = 0;
 
@@ -34,13 +34,13 @@ static void describe_device(struct ag_device *device, int ordinal)
     device->total_bytes = total;
     device->limit = ag_budget_of(total);
     device->cache_limit = ag_budget_cache_limit(device);
-    device->has_pools = attribute(CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, ordinal) &&
+    device->has_pools = device_attribute(CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, ordinal) &&
                         ag_cu.cuMemPoolCreate && ag_cu.cuMemAllocFromPoolAsync &&
                         ag_cu.cuMemFreeAsync && ag_cu.cuMemPoolSetAttribute;
-    device->has_managed = attribute(CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, ordinal);
-    device->is_integrated = attribute(CU_DEVICE_ATTRIBUTE_INTEGRATED, ordinal);
+    device->has_managed = device_attribute(CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, ordinal);
+    device->is_integrated = device_attribute(CU_DEVICE_ATTRIBUTE_INTEGRATED, ordinal);
     device->has_fences = ag_cu.cuCtxRecordEvent && ag_cu.cuCtxWaitEvent;
-    if (attribute(CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS, ordinal))
+    if (device_attribute(CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS, ordinal))
         ag_drain_note_visible(AG_VISIBLE_PAGEABLE);
 }
 
@@ -54,7 +54,7 @@ struct ag_device *ag_device_of(int ordinal)
     return ag_device_add(&fresh);
 }
 
-static int device_of(CUcontext handle)
+static int device_of_context(CUcontext handle)
 {
     CUcontext current = NULL, popped;
     CUdevice device = -1;
@@ -115,7 +115,7 @@ struct ag_context *ag_context_enter(CUcontext handle, int device)
     }
     if (context || !handle)
         return context;
-    return enter_new(handle, device < 0 ? device_of(handle) : device, false, &is_new);
+    return enter_new(handle, device < 0 ? device_of_context(handle) : device, false, &is_new);
 }
 
 /* What another thread has entered may have no reference any more when it is looked for again. */
@@ -131,7 +131,8 @@ void ag_context_primary_retained(CUcontext handle, int device)
         finish_entering(found);
 }
 
-__attribute__((noinline)) static struct ag_context *meet(CUcontext handle, unsigned generation)
+__attribute__((noinline)) static struct ag_context *enter_current(CUcontext handle,
+                                                                  unsigned generation)
 {
     struct ag_context *context = ag_context_enter(handle, -1);
 
@@ -151,7 +152,7 @@ struct ag_context *ag_context_current(void)
         return NULL;
     return last_current.handle == handle && last_current.generation == generation
                ? last_current.context
-               : meet(handle, generation);
+               : enter_current(handle, generation);
 }
 
 bool ag_context_is_inside(void)

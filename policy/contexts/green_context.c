@@ -17,17 +17,17 @@ static struct {
     _Atomic unsigned n;
 } table = {.lock = AG_LOCK_INIT(AG_RANK_GREEN)};
 
-static unsigned count(void)
+static unsigned n_green(void)
 {
     return atomic_load_explicit(&table.n, memory_order_acquire);
 }
 
-/* With the lock held: the row of `green`, or count(). */
-static unsigned find(CUgreenCtx green)
+/* The row of `green`, or n_green(). Called with the lock held. */
+static unsigned find_green(CUgreenCtx green)
 {
     unsigned i = 0;
 
-    while (i < count() && table.rows[i].green != green)
+    while (i < n_green() && table.rows[i].green != green)
         i++;
     return i;
 }
@@ -37,7 +37,7 @@ void ag_green_created(CUgreenCtx green, int device)
     unsigned n;
 
     ag_lock_take(&table.lock);
-    n = count();
+    n = n_green();
     if (n < MAX_GREEN) {
         table.rows[n].green = green;
         table.rows[n].inside = NULL;
@@ -52,8 +52,8 @@ void ag_green_converted(CUgreenCtx green, CUcontext inside)
     unsigned i;
 
     ag_lock_take(&table.lock);
-    i = find(green);
-    if (i < count())
+    i = find_green(green);
+    if (i < n_green())
         table.rows[i].inside = inside;
     ag_lock_release(&table.lock);
 }
@@ -64,8 +64,8 @@ int ag_green_device(CUgreenCtx green)
     unsigned i;
 
     ag_lock_take(&table.lock);
-    i = find(green);
-    if (i < count())
+    i = find_green(green);
+    if (i < n_green())
         device = table.rows[i].device;
     ag_lock_release(&table.lock);
     return device;
@@ -76,10 +76,10 @@ void ag_green_destroyed(CUgreenCtx green)
     unsigned i;
 
     ag_lock_take(&table.lock);
-    i = find(green);
-    if (i < count()) {
-        table.rows[i] = table.rows[count() - 1];
-        atomic_store_explicit(&table.n, count() - 1, memory_order_release);
+    i = find_green(green);
+    if (i < n_green()) {
+        table.rows[i] = table.rows[n_green() - 1];
+        atomic_store_explicit(&table.n, n_green() - 1, memory_order_release);
     }
     ag_lock_release(&table.lock);
 }
@@ -88,10 +88,10 @@ int ag_green_device_inside(CUcontext inside)
 {
     int device = -1;
 
-    if (!count())
+    if (!n_green())
         return -1;
     ag_lock_take(&table.lock);
-    for (unsigned i = 0; i < count() && device < 0; i++) {
+    for (unsigned i = 0; i < n_green() && device < 0; i++) {
         if (table.rows[i].inside == inside)
             device = table.rows[i].device;
     }

@@ -12,7 +12,7 @@ void ag_green_created(CUgreenCtx green, int device);
 void ag_green_converted(CUgreenCtx green, CUcontext inside);
 /* The device of the green context, which is about to be destroyed; -1 when it is not known. */
 int ag_green_device(CUgreenCtx green);
-/* It was. */
+/* The green context was destroyed. */
 void ag_green_destroyed(CUgreenCtx green);
 /* The device whose primary context `inside` is a part of; -1 when it is no green context. */
 int ag_green_device_inside(CUcontext inside);

@@ -9,8 +9,8 @@
 #include "policy/order/capture.h"
 #include "policy/order/private_stream.h"
 
-/* That are compared of one block: the host reads some 10 GB/s, so they take half as long as a
- * native cudaMalloc and cudaFree. */
+/* The most bytes that are compared of one block: the host reads some 10 GB/s, so they take half as
+ * long as a native cudaMalloc and cudaFree. */
 #define MOST_BYTES ((size_t)256 << 10)
 
 static struct ag_freelist parts;
@@ -23,7 +23,7 @@ struct work {
     CUstreamCaptureMode mode; /* of the thread before: a capture may begin meanwhile */
 };
 
-static CUresult begin(struct work *work, struct ag_context *context)
+static CUresult begin_guard_work(struct work *work, struct ag_context *context)
 {
     CUresult result = ag_context_make_current(context, &work->pushed);
 
@@ -39,7 +39,7 @@ static CUresult begin(struct work *work, struct ag_context *context)
 }
 
 /* Waits for the work, so that all that is submitted from now on comes after it. */
-static CUresult finish(const struct work *work, CUresult result)
+static CUresult finish_guard_work(const struct work *work, CUresult result)
 {
     if (result == CUDA_SUCCESS)
         result = ag_cu.cuStreamSynchronize(work->stream);
@@ -53,7 +53,7 @@ CUresult ag_guard_write_canaries(struct ag_context *context, CUdeviceptr address
 {
     unsigned char canary[AG_GUARD_MOST_EDGE];
     struct work work;
-    CUresult result = begin(&work, context);
+    CUresult result = begin_guard_work(&work, context);
 
     if (result != CUDA_SUCCESS)
         return result;
@@ -63,12 +63,12 @@ CUresult ag_guard_write_canaries(struct ag_context *context, CUdeviceptr address
             ag_cu.cuMemcpyHtoDAsync_v2(address - edges.before, canary, edges.before, work.stream);
     if (edges.behind && result == CUDA_SUCCESS)
         result = ag_cu.cuMemcpyHtoDAsync_v2(address + bytes, canary, edges.behind, work.stream);
-    return finish(&work, result);
+    return finish_guard_work(&work, result);
 }
 
 /* Adds what differs among `n` bytes that lie `at` bytes into the whole. */
-static void compare(const unsigned char *bytes, size_t n, uint64_t at, unsigned char value,
-                    struct ag_guard_wrong *wrong)
+static void compare_bytes(const unsigned char *bytes, size_t n, uint64_t at, unsigned char value,
+                          struct ag_guard_wrong *wrong)
 {
     if (!n || (bytes[0] == value && !memcmp(bytes, bytes + 1, n - 1)))
         return;
@@ -86,7 +86,7 @@ CUresult ag_guard_read_canaries(struct ag_context *context, CUdeviceptr address,
 {
     unsigned char before[AG_GUARD_MOST_EDGE], behind[AG_GUARD_MOST_EDGE];
     struct work work;
-    CUresult result = begin(&work, context);
+    CUresult result = begin_guard_work(&work, context);
 
     *ret_before = *ret_behind = (struct ag_guard_wrong){0};
     if (result != CUDA_SUCCESS)
@@ -96,11 +96,11 @@ CUresult ag_guard_read_canaries(struct ag_context *context, CUdeviceptr address,
             ag_cu.cuMemcpyDtoHAsync_v2(before, address - edges.before, edges.before, work.stream);
     if (edges.behind && result == CUDA_SUCCESS)
         result = ag_cu.cuMemcpyDtoHAsync_v2(behind, address + bytes, edges.behind, work.stream);
-    result = finish(&work, result);
+    result = finish_guard_work(&work, result);
     if (result != CUDA_SUCCESS)
         return result;
-    compare(before, edges.before, 0, AG_FILL_CANARY, ret_before);
-    compare(behind, edges.behind, 0, AG_FILL_CANARY, ret_behind);
+    compare_bytes(before, edges.before, 0, AG_FILL_CANARY, ret_before);
+    compare_bytes(behind, edges.behind, 0, AG_FILL_CANARY, ret_behind);
     return CUDA_SUCCESS;
 }
 
@@ -108,11 +108,11 @@ CUresult ag_guard_fill(struct ag_context *context, CUdeviceptr address, size_t b
                        unsigned char value)
 {
     struct work work;
-    CUresult result = begin(&work, context);
+    CUresult result = begin_guard_work(&work, context);
 
     if (result != CUDA_SUCCESS)
         return result;
-    return finish(&work, ag_cu.cuMemsetD8Async(address, value, bytes, work.stream));
+    return finish_guard_work(&work, ag_cu.cuMemsetD8Async(address, value, bytes, work.stream));
 }
 
 /* Bytes [from, to) of the block, into `part`. */
@@ -124,7 +124,7 @@ static CUresult compare_part(const struct work *work, CUdeviceptr address, size_
     if (result == CUDA_SUCCESS)
         result = ag_cu.cuStreamSynchronize(work->stream);
     if (result == CUDA_SUCCESS)
-        compare(part, to - from, from, value, wrong);
+        compare_bytes(part, to - from, from, value, wrong);
     return result;
 }
 
@@ -134,7 +134,7 @@ CUresult ag_guard_compare(struct ag_context *context, CUdeviceptr address, size_
     unsigned char *part = ag_freelist_take_or_get(&parts, MOST_BYTES);
     size_t end = bytes <= MOST_BYTES ? bytes : MOST_BYTES / 2;
     struct work work;
-    CUresult result = part ? begin(&work, context) : CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult result = part ? begin_guard_work(&work, context) : CUDA_ERROR_OUT_OF_MEMORY;
 
     *ret_wrong = (struct ag_guard_wrong){0};
     *ret_all = end == bytes;
@@ -143,7 +143,7 @@ CUresult ag_guard_compare(struct ag_context *context, CUdeviceptr address, size_
         if (result == CUDA_SUCCESS && !*ret_all)
             result =
                 compare_part(&work, address, bytes - MOST_BYTES / 2, bytes, value, part, ret_wrong);
-        result = finish(&work, result);
+        result = finish_guard_work(&work, result);
     }
     if (part)
         ag_freelist_put_or_free(&parts, part, MOST_BYTES);

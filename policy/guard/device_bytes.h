@@ -19,7 +19,7 @@ struct ag_context;
 
 /* What lies around a block. */
 #define AG_GUARD_EDGE      256u /* bytes of a canary, */
-#define AG_GUARD_MOST_EDGE 512u /* or at most that many, behind a block in pages of its own */
+#define AG_GUARD_MOST_EDGE 512u /* or at most that many, after a block in pages of its own */
 struct ag_guard_edges {
     unsigned before, behind;
 };
@@ -30,7 +30,7 @@ struct ag_guard_wrong {
     uint64_t n;     /* how many are wrong */
 };
 
-/* Canaries before `address` and behind its `bytes`, as many bytes as `edges` says. */
+/* Canaries before `address` and after its `bytes`, as many bytes as `edges` says. */
 CUresult ag_guard_write_canaries(struct ag_context *context, CUdeviceptr address, size_t bytes,
                                  struct ag_guard_edges edges);
 /* Offsets into the canaries. */

@@ -15,7 +15,7 @@ static struct ag_guard_finding *next_row(void)
     return i < AG_GUARD_FINDINGS ? &ag_stats.guard_findings[i] : NULL;
 }
 
-static void count(enum ag_guard_where where)
+static void count_finding(enum ag_guard_where where)
 {
     static const enum ag_stat counters[] = {
         [AG_GUARD_BEFORE] = AG_STAT_GUARD_BEFORE,
@@ -26,16 +26,16 @@ static void count(enum ag_guard_where where)
     ag_stats_add(counters[where], 1);
 }
 
-/* From the program's address on. */
-static int64_t offset_of(const struct ag_guard_checked *checked, enum ag_guard_where where,
-                         uint64_t first)
+/* The offset of the first wrong byte, counted from the program's address. */
+static int64_t offset_from_block(const struct ag_guard_checked *checked, enum ag_guard_where where,
+                                 uint64_t first)
 {
     if (where == AG_GUARD_BEFORE)
         return (int64_t)first - (int64_t)AG_GUARD_EDGE;
     return (int64_t)(where == AG_GUARD_BEHIND ? checked->bytes + first : first);
 }
 
-static void tell(const struct ag_guard_finding *finding)
+static void tell_finding(const struct ag_guard_finding *finding)
 {
     ag_log_warn(
         "guard: %" PRIu64 " bytes were written %s the block of %" PRIu64 " bytes at 0x%" PRIx64
@@ -54,7 +54,7 @@ void ag_guard_tell(const struct ag_guard_checked *checked, enum ag_guard_where w
         .device = checked->device,
         .address = checked->address,
         .bytes = checked->bytes,
-        .offset = offset_of(checked, where, wrong.first),
+        .offset = offset_from_block(checked, where, wrong.first),
         .wrong = wrong.n,
     };
     struct ag_guard_finding *row;
@@ -64,8 +64,8 @@ void ag_guard_tell(const struct ag_guard_checked *checked, enum ag_guard_where w
     ag_caller_text(checked->allocated_by, finding.allocated_by, sizeof(finding.allocated_by));
     if (checked->freed_by)
         ag_caller_text(checked->freed_by, finding.freed_by, sizeof(finding.freed_by));
-    count(where);
-    tell(&finding);
+    count_finding(where);
+    tell_finding(&finding);
     row = next_row();
     if (row) {
         finding.used = 1;

@@ -72,7 +72,7 @@ void ag_guard_begin_child(void)
 
 /* --- the lists --- */
 
-static void append(struct list *list, struct ag_guarded *guarded)
+static void append_guarded(struct list *list, struct ag_guarded *guarded)
 {
     guarded->next = NULL;
     guarded->before = list->last;
@@ -95,7 +95,7 @@ static void unlink_from(struct list *list, struct ag_guarded *guarded)
         list->last = guarded->before;
 }
 
-/* Under the lock. */
+/* Counts a freed block that is kept; called with the lock held. */
 static void count_kept(const struct ag_guarded *guarded)
 {
     const struct ag_block *block = guarded->block;
@@ -117,7 +117,7 @@ static void count_kept_no_more(const struct ag_guarded *guarded)
 }
 
 /* Takes it out of its list, once nobody is at it. */
-static void take_out(struct ag_guarded *guarded)
+static void unlink_when_idle(struct ag_guarded *guarded)
 {
     struct ag_wait wait = {0};
 
@@ -133,11 +133,11 @@ static void take_out(struct ag_guarded *guarded)
     ag_lock_release(&self.lock);
 }
 
-static void put_in(struct ag_guarded *guarded, bool kept)
+static void put_in_list(struct ag_guarded *guarded, bool kept)
 {
     ag_lock_take(&self.lock);
     guarded->kept = kept;
-    append(kept ? &self.kept : &self.live, guarded);
+    append_guarded(kept ? &self.kept : &self.live, guarded);
     if (kept)
         count_kept(guarded);
     ag_lock_release(&self.lock);
@@ -240,8 +240,8 @@ static bool is_paged_right(const struct ag_block *block)
 }
 
 /* The guard lies around the block, which lies as the program knows it from now on. */
-static bool enter(struct ag_guarded *guarded, struct ag_block *block, size_t bytes,
-                  const void *caller)
+static bool enter_guarded(struct ag_guarded *guarded, struct ag_block *block, size_t bytes,
+                          const void *caller)
 {
     struct ag_block_rare *rare = ag_ledger_rare(block);
 
@@ -255,7 +255,7 @@ static bool enter(struct ag_guarded *guarded, struct ag_block *block, size_t byt
         .allocated_by = caller,
     };
     rare->guarded = guarded;
-    put_in(guarded, false);
+    put_in_list(guarded, false);
     return true;
 }
 
@@ -265,7 +265,7 @@ void ag_guard_begin(struct ag_block *block, size_t bytes, const void *caller)
     unsigned before = ag_guard_mode == AG_GUARD_CANARY ? AG_GUARD_SHIFT : 0;
 
     if (!guarded || write_guards(block->context, block->address + before, bytes) != CUDA_SUCCESS ||
-        !enter(guarded, block, bytes, caller)) {
+        !enter_guarded(guarded, block, bytes, caller)) {
         if (guarded)
             ag_arena_put(&arena, guarded);
         ag_stats_add(AG_STAT_UNGUARDED_FAILED, 1);
@@ -279,7 +279,7 @@ void ag_guard_resume(struct ag_block *block, size_t bytes, const void *caller)
 {
     struct ag_guarded *guarded = ag_arena_get(&arena);
 
-    if (guarded && !enter(guarded, block, bytes, caller))
+    if (guarded && !enter_guarded(guarded, block, bytes, caller))
         ag_arena_put(&arena, guarded);
 }
 
@@ -334,14 +334,14 @@ static void check(struct ag_guarded *guarded, enum ag_guard_occasion when)
 
 /* --- freed --- */
 
-static void forget(struct ag_guarded *guarded)
+static void forget_guarded(struct ag_guarded *guarded)
 {
     ag_block_rare(guarded->block)->guarded = NULL;
     ag_arena_put(&arena, guarded);
 }
 
 /* Are fewer freed blocks kept than there may be? Under the lock. */
-static bool has_room(const struct ag_device *device)
+static bool may_keep_more(const struct ag_device *device)
 {
     return self.n_kept <= MOST_KEPT && self.kept_bytes <= device->total_bytes / KEPT_PART;
 }
@@ -353,7 +353,7 @@ static struct ag_guarded *take_oldest(const struct ag_device *device, bool all)
     struct ag_guarded *oldest;
 
     ag_lock_take(&self.lock);
-    oldest = all || !has_room(device) ? self.kept.first : NULL;
+    oldest = all || !may_keep_more(device) ? self.kept.first : NULL;
     while (oldest && (oldest->busy || oldest->block->context->device != device))
         oldest = oldest->next;
     if (oldest) {
@@ -365,7 +365,7 @@ static struct ag_guarded *take_oldest(const struct ag_device *device, bool all)
 }
 
 /* Gives back freed blocks of the device: what is too many, or all. True: there were any. */
-static bool give_back(const struct ag_device *device, bool all)
+static bool release_kept(const struct ag_device *device, bool all)
 {
     struct ag_guarded *guarded;
     bool any = false;
@@ -374,7 +374,7 @@ static bool give_back(const struct ag_device *device, bool all)
         struct ag_block *block = guarded->block;
 
         check(guarded, AG_GUARD_WHEN_REUSED);
-        forget(guarded);
+        forget_guarded(guarded);
         give_to(block);
         any = true;
     }
@@ -383,11 +383,11 @@ static bool give_back(const struct ag_device *device, bool all)
 
 bool ag_guard_relieve(const struct ag_device *device)
 {
-    return ag_guard_is_on() && give_back(device, true);
+    return ag_guard_is_on() && release_kept(device, true);
 }
 
 /* Fills a freed block, and keeps it. Memory that another process may have open is left as it is. */
-static bool keep(struct ag_guarded *guarded)
+static bool keep_freed(struct ag_guarded *guarded)
 {
     struct ag_block *block = guarded->block;
 
@@ -400,9 +400,9 @@ static bool keep(struct ag_guarded *guarded)
         ag_stats_add(AG_STAT_UNCHECKED_FAILED, 1);
         return false;
     }
-    put_in(guarded, true);
+    put_in_list(guarded, true);
     ag_cache_note_kept();
-    (void)give_back(block->context->device, false);
+    (void)release_kept(block->context->device, false);
     return true;
 }
 
@@ -410,17 +410,17 @@ bool ag_guard_end(struct ag_block *block, const void *caller, enum ag_guard_end 
 {
     struct ag_guarded *guarded = ag_block_guarded(block);
 
-    take_out(guarded);
+    unlink_when_idle(guarded);
     guarded->what.freed_by = caller;
     if (how != AG_GUARD_CHECK)
         ag_stats_add(how == AG_GUARD_ASYNC ? AG_STAT_UNCHECKED_ASYNC : AG_STAT_UNCHECKED_CAPTURE,
                      1);
-    else if (ag_guard_mode == AG_GUARD_POISON && keep(guarded))
+    else if (ag_guard_mode == AG_GUARD_POISON && keep_freed(guarded))
         return true;
     else
         check(guarded, AG_GUARD_WHEN_FREED);
     shift_back(block);
-    forget(guarded);
+    forget_guarded(guarded);
     return false;
 }
 
@@ -432,14 +432,14 @@ void ag_guard_drop(struct ag_block *block)
 
     if (!guarded)
         return;
-    take_out(guarded);
+    unlink_when_idle(guarded);
     if (!guarded->kept)
         shift_back(block);
-    forget(guarded);
+    forget_guarded(guarded);
 }
 
 /* The next record that this sweep has not seen, busy now; of a context, or of any (NULL). */
-static struct ag_guarded *visit(const struct ag_context *context, uint64_t sweep)
+static struct ag_guarded *visit_next(const struct ag_context *context, uint64_t sweep)
 {
     struct ag_guarded *found = NULL;
 
@@ -474,7 +474,8 @@ static void check_each(const struct ag_context *context, enum ag_guard_occasion 
     ag_lock_take(&self.lock);
     sweep = ++self.sweeps;
     ag_lock_release(&self.lock);
-    while ((when != AG_GUARD_WHEN_EXIT || ag_helper_beat()) && (guarded = visit(context, sweep))) {
+    while ((when != AG_GUARD_WHEN_EXIT || ag_helper_beat()) &&
+           (guarded = visit_next(context, sweep))) {
         check(guarded, when);
         visited(guarded);
     }
@@ -491,7 +492,7 @@ bool ag_guard_met(void)
     return ag_guard_is_on() && ag_stats_counter(AG_STAT_GUARDED) != 0;
 }
 
-static void wait_for_work(struct ag_context *context, void *unused)
+static void wait_for_context(struct ag_context *context, void *unused)
 {
     (void)unused;
     if (!ag_capture_is_open())
@@ -502,6 +503,6 @@ void ag_guard_check_all(void)
 {
     if (!ag_guard_met())
         return;
-    ag_context_each(wait_for_work, NULL);
+    ag_context_each(wait_for_context, NULL);
     check_each(NULL, AG_GUARD_WHEN_EXIT);
 }

@@ -3,8 +3,8 @@
  *
  *   poison  a block is filled when it is allocated, and when it is freed; freed ones are kept for a
  *           while, and whether the fill is still there is checked before they are used again
- *   canary  AG_GUARD_EDGE bytes before and behind a block are checked when it is freed
- *   page    a block ends where its memory does, at an address behind which nothing is mapped, and a
+ *   canary  AG_GUARD_EDGE bytes before and after a block are checked when it is freed
+ *   page    a block ends where its memory does, at an address after which nothing is mapped, and a
  *           freed one is unmapped (paged.h): the device itself refuses what is wrong
  *
  * Blocks that are still there are checked when the process or their context ends. Under guards a
@@ -13,7 +13,7 @@
  *
  * With canaries the program's address lies AG_GUARD_SHIFT bytes inside what the driver gave. From
  * ag_guard_begin() to ag_guard_end() the block is in the ledger under the program's address, and
- * its `size` what lies behind that; everybody else works with it as with any other. */
+ * its `size` what lies after that; everybody else works with it as with any other. */
 #ifndef AG_POLICY_GUARD_H
 #define AG_POLICY_GUARD_H
 
@@ -31,7 +31,7 @@ struct ag_device;
 
 extern enum ag_guard ag_guard_mode; /* only for the functions here */
 
-/* Before the first allocation. */
+/* Called before the first allocation. */
 void ag_guard_configure(enum ag_guard mode);
 /* `taker`: gets each freed block that was kept, once it is checked. It is KEPT, and its users are
  * done. */
@@ -52,7 +52,7 @@ size_t ag_guard_room(size_t bytes);
  * the block stays as it is, and why is counted. */
 void ag_guard_begin(struct ag_block *block, size_t bytes, const void *caller);
 
-/* The same of a block that was guarded until just now, and is the program's again since the driver
+/* Guards again a block that was guarded until just now, and is the program's again since the driver
  * refused to free it: what lies around it is still there. */
 void ag_guard_resume(struct ag_block *block, size_t bytes, const void *caller);
 

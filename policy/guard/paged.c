@@ -81,8 +81,8 @@ static void unmap_pages(const struct range *range)
     (void)ag_cu.cuMemRelease(range->memory);
 }
 
-/* Both or none. */
-static bool enter(struct range *range)
+/* Enters the range under both its addresses, or under none. */
+static bool enter_range(struct range *range)
 {
     bool entered;
 
@@ -103,8 +103,9 @@ static bool has_functions(void)
            ag_cu.cuMemGetAllocationGranularity;
 }
 
-/* The addresses of a block of `bytes`, and of as much again as a page behind it. */
-static CUresult reserve(const struct ag_device *device, size_t bytes, struct range *ret_range)
+/* The addresses of a block of `bytes`, and of as much again as a page after it. */
+static CUresult reserve_addresses(const struct ag_device *device, size_t bytes,
+                                  struct range *ret_range)
 {
     CUmemAllocationProp properties = properties_of(device);
     size_t page = 0, aligned, end;
@@ -134,11 +135,11 @@ CUresult ag_paged_allocate(struct ag_context *context, size_t bytes, CUdeviceptr
     if (result == CUDA_SUCCESS)
         result = ag_context_sticky_error(context);
     if (result == CUDA_SUCCESS)
-        result = reserve(context->device, bytes, range);
+        result = reserve_addresses(context->device, bytes, range);
     if (result != CUDA_SUCCESS)
         goto out;
     result = map_pages(context->device, range);
-    if (result == CUDA_SUCCESS && !enter(range)) {
+    if (result == CUDA_SUCCESS && !enter_range(range)) {
         unmap_pages(range);
         result = CUDA_ERROR_OUT_OF_MEMORY;
     }

@@ -23,7 +23,7 @@ CUresult ag_ipc_get(CUipcMemHandle *handle, CUdeviceptr address);
 /* The memory of `block` goes back to the driver at once: who has a handle of it gets nothing any
  * more. True when there was one. */
 bool ag_ipc_freed(struct ag_block *block);
-/* The same of a block that is gone, and had that number. */
+/* The memory of a block that is gone, and had that number, goes back to the driver. */
 void ag_ipc_number_freed(uint64_t number);
 enum ag_ipc_sharing {
     AG_IPC_NOT_SHARED,

@@ -82,8 +82,8 @@ static bool is_still_the_pools(const struct shared_pool *pool)
            now.st_dev == pool->identity.st_dev && now.st_rdev == pool->identity.st_rdev;
 }
 
-static void answer(const struct ag_ipc_request *request, struct ag_ipc_reply *ret_reply,
-                   int *ret_fds)
+static void answer_request(const struct ag_ipc_request *request, struct ag_ipc_reply *ret_reply,
+                           int *ret_fds)
 {
     const struct shared_pool *pool = NULL;
     const struct offer *offer;
@@ -110,7 +110,7 @@ static void answer(const struct ag_ipc_request *request, struct ag_ipc_reply *re
     ag_stats_add(ret_reply->status == AG_IPC_GIVEN ? AG_STAT_IPC_SERVED : AG_STAT_IPC_UNKNOWN, 1);
 }
 
-static void refused(enum ag_ipc_refusal why)
+static void count_refusal(enum ag_ipc_refusal why)
 {
     static const enum ag_stat rows[AG_IPC_N_REFUSALS] = {
         [AG_IPC_OTHER_USER] = AG_STAT_IPC_OTHER_USER,
@@ -125,7 +125,8 @@ static void refused(enum ag_ipc_refusal why)
 
 static bool start_listening(void)
 {
-    static const struct ag_ipc_service service = {.answer = answer, .refused = refused};
+    static const struct ag_ipc_service service = {.answer = answer_request,
+                                                  .refused = count_refusal};
     bool listening;
     int error;
 
@@ -189,7 +190,7 @@ static int enter_pool(struct ag_device *device)
     return place;
 }
 
-static void forget(uint64_t number)
+static void forget_offer(uint64_t number)
 {
     struct offer *offer;
 
@@ -200,7 +201,7 @@ static void forget(uint64_t number)
         ag_arena_put(&arena, offer);
 }
 
-static bool remember(const struct offer *fresh)
+static bool remember_offer(const struct offer *fresh)
 {
     struct offer *offer = ag_arena_get(&arena);
     bool entered;
@@ -259,11 +260,11 @@ static uint64_t export_block(const struct ag_block_seen *block)
     /* Slabs and offers are numbered apart. */
     fresh.range = block->slab ? ag_slab_number(block->slab) << 1 | 1 : fresh.number << 1;
     fresh.offset = block->address - base;
-    if (!remember(&fresh))
+    if (!remember_offer(&fresh))
         return 0;
     number = ag_ledger_note_export(block->address, fresh.number);
     if (number != fresh.number) /* another thread was first, or it was freed */
-        forget(fresh.number);
+        forget_offer(fresh.number);
     return number;
 }
 
@@ -299,7 +300,7 @@ static bool can_export(const struct ag_block_seen *block)
            ag_cu.cuMemPoolExportPointer && start_listening();
 }
 
-static bool give_out(CUipcMemHandle *handle, const struct ag_block_seen *block)
+static bool hand_out_handle(CUipcMemHandle *handle, const struct ag_block_seen *block)
 {
     CUstreamCaptureMode previous;
     uint64_t number = block->export_number;
@@ -344,7 +345,7 @@ CUresult ag_ipc_get(CUipcMemHandle *handle, CUdeviceptr address)
     if (!block.slab &&
         (block.desc.source == AG_SOURCE_CACHED || block.desc.source == AG_SOURCE_NATIVE))
         return ag_cu.cuIpcGetMemHandle(handle, address);
-    if (!give_out(handle, &block)) {
+    if (!hand_out_handle(handle, &block)) {
         say_not_exported(ag_mem_desc_is_managed(block.desc));
         return ag_cu.cuIpcGetMemHandle(handle, address);
     }
@@ -368,7 +369,7 @@ bool ag_ipc_freed(struct ag_block *block)
 void ag_ipc_number_freed(uint64_t number)
 {
     if (number)
-        forget(number);
+        forget_offer(number);
 }
 
 /* --- freed here, open there --- */
@@ -416,7 +417,8 @@ bool ag_ipc_orphan(const struct ag_block *block)
     return true;
 }
 
-/* With the lock: is memory at `address` open elsewhere? Of a slab, any piece. */
+/* Is memory at `address` open elsewhere? A slab is if any of its pieces is. Called with the lock
+ * held. */
 static bool has_orphan(CUdeviceptr address)
 {
     const struct orphan *orphan = self.orphans;
@@ -481,7 +483,7 @@ enum ag_ipc_sharing ag_ipc_hold_shared(struct ag_block *block)
     if (!number)
         return AG_IPC_NOT_SHARED;
     ag_ipc_give_back(block->context, UINT64_MAX);
-    forget(number); /* from here on nobody else gets it */
+    forget_offer(number); /* from here on nobody else gets it */
     if (!is_open_elsewhere(block)) {
         atomic_store_explicit(&ag_block_rare(block)->export_number, 0, memory_order_relaxed);
         return AG_IPC_SHARED;

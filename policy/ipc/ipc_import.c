@@ -70,7 +70,7 @@ static struct {
     struct ag_lock lock; /* guards all below, and the entries' state, users and count */
     struct foreign_pool *pools;
     struct foreign_range *ranges;
-    struct ag_map by_handle; /* key_of() */
+    struct ag_map by_handle; /* token_key() */
     struct ag_map by_address;
 } self = {.lock = AG_LOCK_INIT(AG_RANK_IPC)};
 
@@ -84,7 +84,7 @@ static void wait_a_little(void)
     (void)poll(NULL, 0, 1);
 }
 
-static uint64_t key_of(const struct ag_ipc_handle *handle)
+static uint64_t token_key(const struct ag_ipc_handle *handle)
 {
     uint64_t key;
 
@@ -199,7 +199,7 @@ static void unlink_pool(struct foreign_pool *pool)
 }
 
 /* One user less; the last one lets the pool go. */
-static void leave_pool(struct foreign_pool *pool)
+static void leave_foreign_pool(struct foreign_pool *pool)
 {
     bool last;
 
@@ -217,10 +217,10 @@ static void leave_pool(struct foreign_pool *pool)
 }
 
 /* The import is none any more: its lease ends, and its pool has one user less. */
-static void leave(struct import *import)
+static void leave_import(struct import *import)
 {
     ag_ipc_lease_drop(&import->pool->leases, import->handle.number);
-    leave_pool(import->pool);
+    leave_foreign_pool(import->pool);
 }
 
 /* The driver's part of a pool's coming. */
@@ -269,7 +269,7 @@ static void say_why(int error, const struct ag_ipc_handle *handle)
                     (unsigned)handle->pid, why);
 }
 
-static bool is_taken(CUdeviceptr address)
+static bool is_known_import(CUdeviceptr address)
 {
     bool taken;
 
@@ -403,7 +403,7 @@ static CUresult map_block(struct import *import, const struct ag_ipc_reply *repl
      * which this process did not close. The two cannot be told apart by their address, and it is
      * not ours to give up. */
     address = range->address + reply->offset;
-    if (is_taken(address)) {
+    if (is_known_import(address)) {
         if (new)
             drop_range(range);
         else
@@ -436,13 +436,13 @@ static CUresult map_with_pool(struct import *import, const struct ag_ipc_reply *
     if (result == CUDA_SUCCESS)
         result = map_block(import, reply);
     if (result != CUDA_SUCCESS)
-        leave(import);
+        leave_import(import);
     return result;
 }
 
 /* The memory of an entry that is COMING. *ret_unknown: the exporter does not have it, or cannot be
  * asked. */
-static CUresult bring(struct import *import, bool *ret_unknown)
+static CUresult bring_import(struct import *import, bool *ret_unknown)
 {
     struct ag_ipc_request request = {.token = import->handle.token,
                                      .number = import->handle.number};
@@ -489,7 +489,7 @@ static enum found find_or_begin(const struct ag_ipc_handle *handle, struct ag_co
         struct import *import;
 
         ag_lock_take(&self.lock);
-        import = ag_map_get(&self.by_handle, key_of(handle));
+        import = ag_map_get(&self.by_handle, token_key(handle));
         busy = import && import->state != OPEN;
         if (import && !busy && is_of_other(import, context)) {
             found = FOUND_OF_OTHER_CONTEXT;
@@ -503,7 +503,7 @@ static enum found find_or_begin(const struct ag_ipc_handle *handle, struct ag_co
             import->count = 1;
             *ret = import;
             found = FOUND_NEW;
-            if (!ag_map_put(&self.by_handle, key_of(handle), import)) {
+            if (!ag_map_put(&self.by_handle, token_key(handle), import)) {
                 ag_arena_put(&import_arena, import);
                 found = FOUND_NO_MEMORY;
             }
@@ -520,7 +520,7 @@ static enum found find_or_begin(const struct ag_ipc_handle *handle, struct ag_co
 static void drop_entry(struct import *import)
 {
     ag_lock_take(&self.lock);
-    (void)ag_map_take(&self.by_handle, key_of(&import->handle));
+    (void)ag_map_take(&self.by_handle, token_key(&import->handle));
     ag_lock_release(&self.lock);
     ag_arena_put(&import_arena, import);
 }
@@ -543,7 +543,7 @@ static CUresult came(struct import *import, CUresult result, CUdeviceptr *ret_ad
     if (result == CUDA_SUCCESS) { /* cannot be found again, so it cannot stay */
         ag_ledger_remove(import->block);
         (void)leave_range(import->range);
-        leave(import);
+        leave_import(import);
         result = CUDA_ERROR_OUT_OF_MEMORY;
     }
     drop_entry(import);
@@ -567,7 +567,7 @@ static CUresult open_foreign(CUdeviceptr *ret_address, const struct ag_ipc_handl
     case FOUND_NEW:
         break;
     }
-    result = bring(import, ret_unknown);
+    result = bring_import(import, ret_unknown);
     return came(import, result, ret_address);
 }
 
@@ -626,7 +626,7 @@ static void unmap(struct import *import)
     result = leave_range(import->range);
     if (result != CUDA_SUCCESS)
         ag_log_debug("an import could not be released: %s", ag_driver_error_name(result));
-    leave(import);
+    leave_import(import);
     ag_capture_restore(previous);
     drop_entry(import);
 }
@@ -748,7 +748,7 @@ void ag_ipc_context_entered(const struct ag_context *context)
 
     while ((pool = next_closed_to(context->device->ordinal))) {
         (void)open_to(pool, context->device->ordinal);
-        leave_pool(pool);
+        leave_foreign_pool(pool);
     }
 }
 

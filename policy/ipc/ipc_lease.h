@@ -16,7 +16,7 @@ struct ag_ipc_leases {
 
 /* The exporter's: a new file. fd is -1 when there is none to be had. */
 struct ag_ipc_leases ag_ipc_leases_make(void);
-/* The importer's: the file behind `fd`, which stays the caller's, opened anew, since locks of one
+/* The importer's: the file of `fd`, which stays the caller's, opened anew, since locks of one
  * opening do not exclude each other. */
 struct ag_ipc_leases ag_ipc_leases_open(int fd);
 void ag_ipc_leases_close(struct ag_ipc_leases *leases);

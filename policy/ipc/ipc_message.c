@@ -50,17 +50,17 @@ static uint64_t checksum(const uint8_t *bytes, size_t n)
     return ag_hash_bytes(AG_HASH_FNV, bytes, n);
 }
 
-static uint8_t *begin(uint8_t *bytes, const char *magic)
+static uint8_t *begin_message(uint8_t *bytes, const char *magic)
 {
     return put_number(put_bytes(bytes, magic, MAGIC_BYTES), VERSION, 4);
 }
 
-static void end(uint8_t *bytes, uint8_t *at)
+static void end_message(uint8_t *bytes, uint8_t *at)
 {
     (void)put_number(at, checksum(bytes, (size_t)(at - bytes)), CHECKSUM_BYTES);
 }
 
-/* *ret_at is behind the version then. */
+/* *ret_at is after the version then. */
 static bool opens(const uint8_t *bytes, size_t n, const char *magic, const uint8_t **ret_at)
 {
     const uint8_t *last = bytes + n - CHECKSUM_BYTES;
@@ -76,13 +76,13 @@ static bool opens(const uint8_t *bytes, size_t n, const char *magic, const uint8
 
 void ag_ipc_write_handle(uint8_t *bytes, const struct ag_ipc_handle *handle)
 {
-    uint8_t *at = begin(bytes, handle_magic);
+    uint8_t *at = begin_message(bytes, handle_magic);
 
     at = put_number(at, handle->pid, 4);
     at = put_bytes(at, handle->process.bytes, AG_IPC_ID_BYTES);
     at = put_bytes(at, handle->token.bytes, AG_IPC_ID_BYTES);
     at = put_number(at, handle->number, 8);
-    end(bytes, at);
+    end_message(bytes, at);
 }
 
 bool ag_ipc_read_handle(const uint8_t *bytes, struct ag_ipc_handle *ret)
@@ -100,11 +100,11 @@ bool ag_ipc_read_handle(const uint8_t *bytes, struct ag_ipc_handle *ret)
 
 void ag_ipc_write_request(uint8_t *bytes, const struct ag_ipc_request *request)
 {
-    uint8_t *at = put_number(begin(bytes, request_magic), 0, 4);
+    uint8_t *at = put_number(begin_message(bytes, request_magic), 0, 4);
 
     at = put_bytes(at, request->token.bytes, AG_IPC_ID_BYTES);
     at = put_number(at, request->number, 8);
-    end(bytes, at);
+    end_message(bytes, at);
 }
 
 bool ag_ipc_read_request(const uint8_t *bytes, size_t n, struct ag_ipc_request *ret)
@@ -120,14 +120,14 @@ bool ag_ipc_read_request(const uint8_t *bytes, size_t n, struct ag_ipc_request *
 
 void ag_ipc_write_reply(uint8_t *bytes, const struct ag_ipc_reply *reply)
 {
-    uint8_t *at = put_number(begin(bytes, reply_magic), reply->status, 4);
+    uint8_t *at = put_number(begin_message(bytes, reply_magic), reply->status, 4);
 
     at = put_number(put_number(at, reply->pool, 4), 0, 4);
     at = put_number(at, reply->size, 8);
     at = put_number(put_number(at, reply->range, 8), reply->offset, 8);
     at = put_bytes(at, reply->uuid, AG_IPC_ID_BYTES);
     at = put_bytes(at, reply->pointer, AG_IPC_POINTER_BYTES);
-    end(bytes, at);
+    end_message(bytes, at);
 }
 
 bool ag_ipc_read_reply(const uint8_t *bytes, size_t n, struct ag_ipc_reply *ret)

@@ -60,14 +60,14 @@ static struct {
 
 /* --- for both --- */
 
-static socklen_t name_of(const struct ag_ipc_id *process, struct sockaddr_un *ret)
+static socklen_t socket_name(const struct ag_ipc_id *process, struct sockaddr_un *ret)
 {
     static const char prefix[] = "allograft-ipc-", digits[] = "0123456789abcdef";
     char *at;
 
     memset(ret, 0, sizeof(*ret));
     ret->sun_family = AF_UNIX;
-    at = ret->sun_path + 1; /* behind the NUL that makes it abstract */
+    at = ret->sun_path + 1; /* after the NUL that makes it abstract */
     memcpy(at, prefix, sizeof(prefix) - 1);
     at += sizeof(prefix) - 1;
     for (unsigned i = 0; i < AG_IPC_ID_BYTES; i++) {
@@ -118,7 +118,7 @@ static int make_own(struct own *ret)
     return error;
 }
 
-static bool still_ours(const struct own *own)
+static bool is_our_socket(const struct own *own)
 {
     struct stat now;
 
@@ -128,7 +128,7 @@ static bool still_ours(const struct own *own)
 
 static void close_own(struct own *own)
 {
-    if (still_ours(own))
+    if (is_our_socket(own))
         (void)close(own->fd);
     own->fd = -1;
 }
@@ -167,7 +167,7 @@ static void drop_guest(unsigned i)
 }
 
 /* The next of those who wait outside; -1 with errno. */
-static int take_in(void)
+static int accept_guest(void)
 {
     int fd = accept4(self.listener.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
@@ -175,7 +175,7 @@ static int take_in(void)
         return fd;
     if (self.reserve.fd < 0) /* another thread of the program was quicker, the last time */
         (void)make_own(&self.reserve);
-    if (!still_ours(&self.reserve))
+    if (!is_our_socket(&self.reserve))
         return -1;
     close_own(&self.reserve);
     return accept4(self.listener.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
@@ -195,7 +195,7 @@ static bool admit(void)
 
     if (is_full())
         return false;
-    fd = take_in();
+    fd = accept_guest();
     if (fd < 0)
         return errno == EAGAIN || errno == EINTR || errno == ECONNABORTED;
     if (!is_our_user(fd)) {
@@ -231,7 +231,7 @@ static void serve(int guest)
 }
 
 /* Milliseconds until the first guest must go; -1 for never. */
-static int timeout(void)
+static int guest_timeout(void)
 {
     uint64_t now = ag_clock_ns();
 
@@ -250,7 +250,7 @@ static void turn(bool open)
     for (unsigned i = 0; i < n; i++)
         polls[i] = (struct pollfd){.fd = self.guests[i].fd, .events = POLLIN};
     polls[n] = (struct pollfd){.fd = open ? self.listener.fd : -1, .events = POLLIN};
-    if (poll(polls, n + 1, open ? timeout() : 20) < 0)
+    if (poll(polls, n + 1, open ? guest_timeout() : 20) < 0)
         return;
     now = ag_clock_ns();
     for (unsigned i = n; i-- > 0;) {
@@ -271,7 +271,7 @@ static void *listen_for_ever(void *unused)
     (void)pthread_setname_np(pthread_self(), "allograft-ipc");
     for (;;) {
         turn(open);
-        if (!still_ours(&self.listener)) /* closed while we waited */
+        if (!is_our_socket(&self.listener)) /* closed while we waited */
             return unused;
         open = admit();
     }
@@ -280,7 +280,7 @@ static void *listen_for_ever(void *unused)
 int ag_ipc_listen(const struct ag_ipc_id *process, const struct ag_ipc_service *service)
 {
     struct sockaddr_un name;
-    socklen_t size = name_of(process, &name);
+    socklen_t size = socket_name(process, &name);
     int error = make_own(&self.listener);
 
     if (error)
@@ -321,7 +321,7 @@ void ag_ipc_listen_begin_child(void)
 /* --- the question --- */
 
 /* Waits for `events`; 0, or -ETIMEDOUT, -errno. */
-static int wait_for(int fd, short events, uint64_t until)
+static int wait_for_events(int fd, short events, uint64_t until)
 {
     struct pollfd poll_for = {.fd = fd, .events = events};
 
@@ -341,7 +341,7 @@ static int wait_for(int fd, short events, uint64_t until)
 static int reach(int fd, const struct ag_ipc_id *process, uint64_t until)
 {
     struct sockaddr_un name;
-    socklen_t size = name_of(process, &name);
+    socklen_t size = socket_name(process, &name);
 
     while (connect(fd, (struct sockaddr *)&name, size)) {
         if (errno == EINTR)
@@ -417,7 +417,7 @@ int ag_ipc_ask(const struct ag_ipc_id *process, const struct ag_ipc_request *req
         error = send_message(fd, bytes, sizeof(bytes), NULL) ? 0 : -EPROTO;
     }
     if (!error)
-        error = wait_for(fd, POLLIN, until);
+        error = wait_for_events(fd, POLLIN, until);
     if (!error)
         error = receive_reply(fd, ret_reply, ret_fds);
     (void)close(fd);

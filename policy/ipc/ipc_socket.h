@@ -1,7 +1,7 @@
 /* The socket over which a process hands its pool to another: the exporter has a listener with a
  * thread of its own; the importer sends a request and waits for the reply, for a bounded time.
  *
- * Abstract Unix sockets leave no file behind, and their name goes with the process. But names are
+ * Abstract Unix sockets leave no file, and their name goes with the process. But names are
  * public: anybody may connect, or take the name of a process that is gone. So each side asks the
  * kernel for the other's user, and talks to its own user only. Knows no CUDA. */
 #ifndef AG_POLICY_IPC_SOCKET_H

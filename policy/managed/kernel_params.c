@@ -37,7 +37,7 @@ static struct {
     _Atomic uint64_t generation; /* of forgetting */
 } state = {.lock = AG_LOCK_INIT(AG_RANK_PARAMS), .next_unit = NO_LAYOUT + 1};
 
-static size_t size_of(uint32_t n)
+static size_t layout_bytes(uint32_t n)
 {
     return sizeof(struct ag_layout) + n * sizeof(struct ag_param);
 }
@@ -48,7 +48,7 @@ static const struct ag_layout *numbered(const struct store *store, unsigned numb
                                : (const struct ag_layout *)(const void *)store->units[number];
 }
 
-static uint64_t hash_of(const struct ag_layout *layout)
+static uint64_t hash_layout(const struct ag_layout *layout)
 {
     uint64_t hash = layout->n * 4 + layout->is_kernel * 2 + layout->has_clusters;
 
@@ -77,10 +77,10 @@ static struct store *get_store(void)
 
 /* The number of a layout equal to this one; NO_LAYOUT when the store is full. With the lock held.
  */
-static unsigned number_of(struct store *store, const struct ag_layout *layout)
+static unsigned number_of_layout(struct store *store, const struct ag_layout *layout)
 {
-    size_t size = size_of(layout->n), n_units = (size + UNIT_BYTES - 1) / UNIT_BYTES;
-    unsigned place = (unsigned)hash_of(layout) % N_NUMBERS;
+    size_t size = layout_bytes(layout->n), n_units = (size + UNIT_BYTES - 1) / UNIT_BYTES;
+    unsigned place = (unsigned)hash_layout(layout) % N_NUMBERS;
 
     for (; store->by_content[place]; place = (place + 1) % N_NUMBERS) {
         const struct ag_layout *known = numbered(store, store->by_content[place]);
@@ -108,13 +108,13 @@ struct functions {
 };
 
 /* Handles are addresses in user space, of 48 bits. Others are not kept. */
-static bool fits(uint64_t handle)
+static bool fits_word(uint64_t handle)
 {
     return handle && handle >> (64 - NUMBER_BITS) == 0;
 }
 
 /* 0 when it is not known. */
-static unsigned look_up(uint64_t handle)
+static unsigned look_up_function(uint64_t handle)
 {
     struct functions *table = atomic_load_explicit(&state.functions, memory_order_acquire);
     size_t place = table ? ag_hash_entry(handle, table->capacity) : 0;
@@ -131,7 +131,7 @@ static unsigned look_up(uint64_t handle)
     return 0;
 }
 
-static void enter(struct functions *table, uint64_t word)
+static void enter_word(struct functions *table, uint64_t word)
 {
     size_t place = ag_hash_entry(word >> NUMBER_BITS, table->capacity);
     uint64_t there;
@@ -152,7 +152,7 @@ static size_t size_of_table(size_t capacity)
 
 /* A table that is at most half full; with the lock held. The old one stays mapped for its readers.
  */
-static struct functions *with_room(void)
+static struct functions *functions_with_room(void)
 {
     struct functions *old = atomic_load_explicit(&state.functions, memory_order_relaxed), *fresh;
     size_t capacity = old ? old->capacity * 2 : FIRST_CAPACITY;
@@ -168,7 +168,7 @@ static struct functions *with_room(void)
         uint64_t word = atomic_load_explicit(&old->words[i], memory_order_relaxed);
 
         if (word)
-            enter(fresh, word);
+            enter_word(fresh, word);
     }
     atomic_store_explicit(&state.functions, fresh, memory_order_release);
     return fresh;
@@ -178,7 +178,7 @@ void ag_params_prepare(void)
 {
     ag_lock_take(&state.lock);
     (void)get_store();
-    (void)with_room();
+    (void)functions_with_room();
     ag_lock_release(&state.lock);
 }
 
@@ -220,7 +220,7 @@ static CUresult ask_one(CUfunction function, bool as_kernel, size_t i, size_t *o
                                     : CUDA_ERROR_INVALID_HANDLE;
 }
 
-/* There is no call for the number of parameters: the one behind the last is an invalid value. Of a
+/* There is no call for the number of parameters: the one after the last is an invalid value. Of a
  * handle of the other kind the first may be one as well, so *ret_certain is false for none. */
 static bool ask_all(CUfunction function, bool as_kernel, union asked *asked, bool *ret_certain)
 {
@@ -266,7 +266,7 @@ static bool has_clusters(CUfunction function, bool as_kernel)
     return result != CUDA_SUCCESS || width > 0;
 }
 
-/* As a function, and as a kernel if that gave none. */
+/* Asks for the layout as of a function, and as of a kernel if that gave none. */
 static bool ask_either(CUfunction function, union asked *asked)
 {
     bool certain = false;
@@ -279,7 +279,7 @@ static bool ask_either(CUfunction function, union asked *asked)
     return is_function && !asked->layout.n; /* without parameters */
 }
 
-static bool ask(CUfunction function, union asked *asked)
+static bool ask_layout(CUfunction function, union asked *asked)
 {
     if (!ask_either(function, asked))
         return false;
@@ -289,23 +289,23 @@ static bool ask(CUfunction function, union asked *asked)
 }
 
 /* Asks, and remembers what came out, also that nothing did. */
-static unsigned learn(CUfunction function)
+static unsigned learn_function(CUfunction function)
 {
     uint64_t handle = (uint64_t)(uintptr_t)function;
     uint64_t generation = atomic_load_explicit(&state.generation, memory_order_acquire);
     struct functions *table;
     struct store *store;
     union asked asked;
-    bool answered = ask(function, &asked);
+    bool answered = ask_layout(function, &asked);
     unsigned number = NO_LAYOUT;
 
     ag_lock_take(&state.lock);
     store = get_store();
     if (store && answered)
-        number = number_of(store, &asked.layout);
-    table = store && fits(handle) ? with_room() : NULL;
+        number = number_of_layout(store, &asked.layout);
+    table = store && fits_word(handle) ? functions_with_room() : NULL;
     if (table && generation == atomic_load_explicit(&state.generation, memory_order_relaxed))
-        enter(table, handle << NUMBER_BITS | number);
+        enter_word(table, handle << NUMBER_BITS | number);
     ag_lock_release(&state.lock);
     return number;
 }
@@ -324,9 +324,9 @@ const struct ag_layout *ag_params_of(CUfunction function)
         ag_stats_add(AG_STAT_LAUNCH_UNKNOWN, 1);
         return NULL;
     }
-    number = function ? look_up((uint64_t)(uintptr_t)function) : NO_LAYOUT;
+    number = function ? look_up_function((uint64_t)(uintptr_t)function) : NO_LAYOUT;
     if (!number)
-        number = learn(function);
+        number = learn_function(function);
     layout = numbered(atomic_load_explicit(&state.store, memory_order_acquire), number);
     if (!layout)
         ag_stats_add(AG_STAT_LAUNCH_UNKNOWN, 1);

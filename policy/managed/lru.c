@@ -9,7 +9,7 @@
 
 #define FIRST_CAPACITY 512u
 
-static bool grow(struct ag_lru *lru)
+static bool grow_heap(struct ag_lru *lru)
 {
     size_t capacity = lru->capacity ? lru->capacity * 2 : FIRST_CAPACITY;
     struct ag_lru_item **items = mmap(NULL, capacity * sizeof(struct ag_lru_item *),
@@ -26,7 +26,7 @@ static bool grow(struct ag_lru *lru)
     return true;
 }
 
-static void put(struct ag_lru *lru, size_t place, struct ag_lru_item *item)
+static void put_item(struct ag_lru *lru, size_t place, struct ag_lru_item *item)
 {
     lru->items[place] = item;
     item->place = place;
@@ -38,8 +38,8 @@ static void sift_up(struct ag_lru *lru, struct ag_lru_item *item)
 
     for (; place && lru->items[(place - 1) / 2]->known_used > item->known_used;
          place = (place - 1) / 2)
-        put(lru, place, lru->items[(place - 1) / 2]);
-    put(lru, place, item);
+        put_item(lru, place, lru->items[(place - 1) / 2]);
+    put_item(lru, place, item);
 }
 
 static void sift_down(struct ag_lru *lru, struct ag_lru_item *item)
@@ -51,17 +51,17 @@ static void sift_down(struct ag_lru *lru, struct ag_lru_item *item)
             child++;
         if (lru->items[child]->known_used >= item->known_used)
             break;
-        put(lru, place, lru->items[child]);
+        put_item(lru, place, lru->items[child]);
     }
-    put(lru, place, item);
+    put_item(lru, place, item);
 }
 
 bool ag_lru_add(struct ag_lru *lru, struct ag_lru_item *item)
 {
-    if (lru->n == lru->capacity && !grow(lru))
+    if (lru->n == lru->capacity && !grow_heap(lru))
         return false;
     item->known_used = atomic_load_explicit(&item->used, memory_order_relaxed);
-    put(lru, lru->n++, item);
+    put_item(lru, lru->n++, item);
     sift_up(lru, item);
     return true;
 }
@@ -72,7 +72,7 @@ void ag_lru_remove(struct ag_lru *lru, struct ag_lru_item *item)
 
     if (last == item)
         return;
-    put(lru, item->place, last);
+    put_item(lru, item->place, last);
     sift_up(lru, last);
     sift_down(lru, last);
 }

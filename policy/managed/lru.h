@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* In memory of the caller's; all fields but `used` are the list's. */
+/* An item, in memory of the caller's; all fields but `used` are the list's. */
 struct ag_lru_item {
     _Atomic uint64_t used; /* time of the last use: may be raised by any thread at any time */
     uint64_t known_used;   /* as it was when its place was chosen, never later than `used` */

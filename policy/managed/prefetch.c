@@ -84,7 +84,7 @@ static bool is_capturing(CUstream stream)
             status != CU_STREAM_CAPTURE_STATUS_NONE);
 }
 
-static CUresult prefetch(const struct look *look, CUdeviceptr address, size_t bytes)
+static CUresult prefetch_range(const struct look *look, CUdeviceptr address, size_t bytes)
 {
     CUmemLocation there = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = look->device};
 
@@ -95,7 +95,7 @@ static CUresult prefetch(const struct look *look, CUdeviceptr address, size_t by
     return CUDA_ERROR_NOT_SUPPORTED;
 }
 
-static bool bring(struct look *look, uint64_t word)
+static bool bring_pointed(struct look *look, uint64_t word)
 {
     uint64_t address, began;
     size_t bytes;
@@ -111,7 +111,7 @@ static bool bring(struct look *look, uint64_t word)
     if (!ag_residency_claim(look->device, word, look->now, &address, &bytes))
         return true;
     began = ag_trace_began();
-    if (prefetch(look, address, bytes) == CUDA_SUCCESS) {
+    if (prefetch_range(look, address, bytes) == CUDA_SUCCESS) {
         ag_trace_prefetch(began, address, bytes, look->device, look->stream);
         ag_stats_add(AG_STAT_LAUNCH_PREFETCHED, 1);
         ag_stats_add(AG_STAT_LAUNCH_PREFETCHED_BYTES, bytes);
@@ -130,14 +130,14 @@ static int only_device(void)
     return device && !ag_device_met(1) ? device->ordinal : AG_RESIDENT_HOST;
 }
 
-static uint64_t capacity_of(const struct ag_device *device)
+static uint64_t device_capacity(const struct ag_device *device)
 {
     uint64_t budget = ag_budget_of(device->total_bytes);
 
     return budget < device->total_bytes ? budget : device->total_bytes;
 }
 
-static bool begin(struct look *look, const struct ag_launch *launch)
+static bool begin_look(struct look *look, const struct ag_launch *launch)
 {
     const struct ag_context *context;
     int only = only_device();
@@ -151,7 +151,7 @@ static bool begin(struct look *look, const struct ag_launch *launch)
         return false;
     look->device = context->device->ordinal;
     if (!ag_residency_capacity(look->device))
-        ag_residency_set_capacity(look->device, capacity_of(context->device));
+        ag_residency_set_capacity(look->device, device_capacity(context->device));
     if (launch->per_thread && !launch->stream)
         look->stream = CU_STREAM_PER_THREAD;
     look->now = ag_clock_ticks();
@@ -163,7 +163,7 @@ void ag_prefetch_before(const struct ag_launch *launch)
     const struct ag_layout *layout = NULL;
     struct look look;
 
-    if (!launch->params == !launch->extra || !begin(&look, launch))
+    if (!launch->params == !launch->extra || !begin_look(&look, launch))
         return; /* neither: nothing to look at; both: the driver refuses that */
     if (launch->params)
         layout = ag_params_of(launch->function);
@@ -172,7 +172,7 @@ void ag_prefetch_before(const struct ag_launch *launch)
     ag_stats_add(AG_STAT_LAUNCH_LOOKED, 1);
     (void)walk(&look, note_missing, launch, layout);
     if (look.missing)
-        (void)walk(&look, bring, launch, layout);
+        (void)walk(&look, bring_pointed, launch, layout);
     if (look.inside_guard)
         ag_capture_guard_leave();
 }

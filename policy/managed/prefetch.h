@@ -15,9 +15,9 @@ struct ag_launch {
     void **params, **extra;
 };
 
-/* Before the driver's launch: what the parameters point into is brought to the current context's
- * device, on the launch's own stream, unless it is thought to be there. Whatever becomes of that is
- * none of the program's business. Does nothing while a capture is open anywhere. */
+/* Called before the driver's launch: what the parameters point into is brought to the current
+ * context's device, on the launch's own stream, unless it is thought to be there. Whatever becomes
+ * of that is none of the program's business. Does nothing while a capture is open anywhere. */
 void ag_prefetch_before(const struct ag_launch *launch);
 
 #endif

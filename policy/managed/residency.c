@@ -40,7 +40,7 @@ static struct {
 
 static struct ag_arena arena = AG_ARENA_INIT(struct resident);
 
-static bool is_known(int device)
+static bool is_known_device(int device)
 {
     return device >= 0 && (unsigned)device < MAX_DEVICES;
 }
@@ -55,7 +55,7 @@ static struct resident *of_item(struct ag_lru_item *item)
     return (struct resident *)((char *)item - offsetof(struct resident, item));
 }
 
-static uint64_t bytes_of(struct resident *block)
+static uint64_t resident_bytes(struct resident *block)
 {
     return atomic_load_explicit(&block->span.last, memory_order_relaxed) -
            atomic_load_explicit(&block->span.first, memory_order_relaxed) + 1;
@@ -71,7 +71,7 @@ static uint64_t capacity_of(int device)
 /* --- changes, with the lock held --- */
 
 /* Off its device, if it is on one. */
-static void leave(struct resident *block)
+static void leave_device(struct resident *block)
 {
     int device = atomic_load_explicit(&block->device, memory_order_relaxed);
 
@@ -85,7 +85,7 @@ static void leave(struct resident *block)
 
 /* Room on `device` for up to `wanted` bytes. The blocks that were last used before `since` go for
  * it. */
-static uint64_t make_room(int device, uint64_t wanted, uint64_t since)
+static uint64_t make_device_room(int device, uint64_t wanted, uint64_t since)
 {
     uint64_t capacity = capacity_of(device), room = capacity - state.devices[device].held;
 
@@ -94,16 +94,16 @@ static uint64_t make_room(int device, uint64_t wanted, uint64_t since)
 
         if (!oldest || oldest->known_used >= since)
             return room;
-        leave(of_item(oldest));
+        leave_device(of_item(oldest));
         room = capacity - state.devices[device].held;
     }
     return wanted;
 }
 
 /* Onto `device`, from the host, as much of it as there is room for. */
-static bool enter(struct resident *block, int device, uint64_t since)
+static bool enter_device(struct resident *block, int device, uint64_t since)
 {
-    block->held = make_room(device, bytes_of(block), since);
+    block->held = make_device_room(device, resident_bytes(block), since);
     atomic_store_explicit(&block->item.used, since, memory_order_relaxed);
     if (!block->held || !ag_lru_add(&state.devices[device].lru, &block->item))
         return false;
@@ -113,7 +113,7 @@ static bool enter(struct resident *block, int device, uint64_t since)
     return true;
 }
 
-static struct resident *take_spare(void)
+static struct resident *obtain_resident(void)
 {
     struct resident *block = state.freelist;
 
@@ -130,7 +130,7 @@ static void put_spare(struct resident *block)
     state.freelist = block;
 }
 
-static struct resident *find(uint64_t address)
+static struct resident *find_resident(uint64_t address)
 {
     return of_span(ag_spans_find(&state.spans, address));
 }
@@ -144,15 +144,15 @@ void ag_residency_add(uint64_t address, size_t bytes, int device)
     if (!bytes)
         return;
     ag_lock_take(&state.lock);
-    block = find(address) ? NULL : take_spare();
+    block = find_resident(address) ? NULL : obtain_resident();
     if (block) {
         block->n_failed = 0;
         atomic_store_explicit(&block->device, AG_RESIDENT_HOST, memory_order_relaxed);
         if (ag_spans_add(&state.spans, &block->span, address, bytes)) {
             atomic_fetch_add_explicit(&state.n_blocks, 1, memory_order_relaxed);
             atomic_fetch_add_explicit(&state.bytes, bytes, memory_order_relaxed);
-            if (is_known(device))
-                (void)enter(block, device, ag_clock_ticks());
+            if (is_known_device(device))
+                (void)enter_device(block, device, ag_clock_ticks());
         } else {
             put_spare(block);
         }
@@ -168,12 +168,12 @@ int ag_residency_remove(uint64_t address)
     if (!atomic_load_explicit(&state.n_blocks, memory_order_relaxed))
         return device;
     ag_lock_take(&state.lock);
-    block = find(address);
+    block = find_resident(address);
     if (block && atomic_load_explicit(&block->span.first, memory_order_relaxed) == address) {
         device = atomic_load_explicit(&block->device, memory_order_relaxed);
-        leave(block);
+        leave_device(block);
         ag_spans_remove(&state.spans, &block->span);
-        atomic_fetch_sub_explicit(&state.bytes, bytes_of(block), memory_order_relaxed);
+        atomic_fetch_sub_explicit(&state.bytes, resident_bytes(block), memory_order_relaxed);
         atomic_fetch_sub_explicit(&state.n_blocks, 1, memory_order_release);
         put_spare(block);
     }
@@ -183,18 +183,18 @@ int ag_residency_remove(uint64_t address)
 
 void ag_residency_set_capacity(int device, uint64_t bytes)
 {
-    if (!is_known(device))
+    if (!is_known_device(device))
         return;
     ag_lock_take(&state.lock);
     atomic_store_explicit(&state.devices[device].capacity, bytes, memory_order_relaxed);
     while (state.devices[device].held > capacity_of(device))
-        leave(of_item(ag_lru_oldest(&state.devices[device].lru)));
+        leave_device(of_item(ag_lru_oldest(&state.devices[device].lru)));
     ag_lock_release(&state.lock);
 }
 
 uint64_t ag_residency_capacity(int device)
 {
-    return is_known(device)
+    return is_known_device(device)
                ? atomic_load_explicit(&state.devices[device].capacity, memory_order_relaxed)
                : 0;
 }
@@ -206,13 +206,13 @@ bool ag_residency_is_complete(int device)
     /* In this order, so that a block that goes meanwhile makes them differ rather than agree. */
     uint64_t all = atomic_load_explicit(&state.n_blocks, memory_order_acquire);
 
-    return !all || !is_known(device) ||
+    return !all || !is_known_device(device) ||
            all == atomic_load_explicit(&state.devices[device].n_blocks, memory_order_relaxed);
 }
 
 bool ag_residency_missing(int device, uint64_t address, uint64_t now)
 {
-    struct resident *block = find(address);
+    struct resident *block = find_resident(address);
 
     if (!block)
         return false;
@@ -230,10 +230,10 @@ bool ag_residency_claim(int device, uint64_t address, uint64_t now, uint64_t *re
     bool claimed = false;
 
     ag_lock_take(&state.lock);
-    block = find(address);
+    block = find_resident(address);
     if (block && atomic_load_explicit(&block->device, memory_order_relaxed) != device) {
-        leave(block);
-        claimed = enter(block, device, now);
+        leave_device(block);
+        claimed = enter_device(block, device, now);
     }
     if (claimed) {
         *ret_address = atomic_load_explicit(&block->span.first, memory_order_relaxed);
@@ -248,10 +248,10 @@ void ag_residency_failed(int device, uint64_t address)
     struct resident *block;
 
     ag_lock_take(&state.lock);
-    block = find(address);
+    block = find_resident(address);
     if (block && atomic_load_explicit(&block->device, memory_order_relaxed) == device &&
         ++block->n_failed < MAX_FAILURES)
-        leave(block);
+        leave_device(block);
     ag_lock_release(&state.lock);
 }
 

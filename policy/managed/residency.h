@@ -31,9 +31,9 @@ bool ag_residency_is_complete(int device);
 /* Does `address` lie in a block that is not thought to lie on `device`? Notes that one that does is
  * used `now`, in ticks of ag_clock_ticks(). Takes no lock. */
 bool ag_residency_missing(int device, uint64_t address, uint64_t now);
-/* If so still: counts it as on `device` from now on and says what of it to bring there, from its
- * beginning; only one caller is told to. Blocks that were used before `now` go from the device
- * where there is no room; without room still, false. */
+/* If the block is still missing: counts it as on `device` from now on, and says what of it to bring
+ * there, from its beginning; only one caller is told to. Blocks that were used before `now` go from
+ * the device where there is no room; without room still, false. */
 bool ag_residency_claim(int device, uint64_t address, uint64_t now, uint64_t *ret_address,
                         size_t *ret_bytes);
 /* It could not be brought there: it lies on the host again, unless that happens every time. */

@@ -44,20 +44,20 @@ static unsigned level_of(uint64_t bytes)
     return level;
 }
 
-static uint64_t key_of(uint64_t address, unsigned level)
+static uint64_t granule_key(uint64_t address, unsigned level)
 {
     return (address >> shift_of(level)) << 4 | (level + 1);
 }
 
 /* --- readers --- */
 
-static bool holds(struct ag_span *span, uint64_t address)
+static bool span_holds(struct ag_span *span, uint64_t address)
 {
     return address >= atomic_load_explicit(&span->first, memory_order_acquire) &&
            address <= atomic_load_explicit(&span->last, memory_order_acquire);
 }
 
-static struct ag_span *look(struct ag_spans_table *table, uint64_t key, uint64_t address)
+static struct ag_span *find_span(struct ag_spans_table *table, uint64_t key, uint64_t address)
 {
     size_t place = ag_hash_entry(key, table->capacity);
 
@@ -71,7 +71,7 @@ static struct ag_span *look(struct ag_spans_table *table, uint64_t key, uint64_t
         if (found != key)
             continue;
         span = atomic_load_explicit(&table->entries[place].span, memory_order_acquire);
-        if (span && holds(span, address))
+        if (span && span_holds(span, address))
             return span;
     }
     return NULL;
@@ -84,7 +84,7 @@ static struct ag_span *look_everywhere(struct ag_spans *spans, uint64_t address)
     struct ag_span *found = NULL;
 
     for (; table && levels && !found; levels &= levels - 1)
-        found = look(table, key_of(address, (unsigned)__builtin_ctz(levels)), address);
+        found = find_span(table, granule_key(address, (unsigned)__builtin_ctz(levels)), address);
     return found;
 }
 
@@ -131,7 +131,7 @@ static void set(struct ag_spans_table *table, size_t place, uint64_t key, struct
     atomic_store_explicit(&table->entries[place].key, key, memory_order_release);
 }
 
-static void enter(struct ag_spans_table *table, uint64_t key, struct ag_span *span)
+static void enter_span(struct ag_spans_table *table, uint64_t key, struct ag_span *span)
 {
     size_t place = ag_hash_entry(key, table->capacity);
 
@@ -140,7 +140,7 @@ static void enter(struct ag_spans_table *table, uint64_t key, struct ag_span *sp
     set(table, place, key, span);
 }
 
-/* Empties a place and moves what stood behind it only because it was taken. */
+/* Empties a place and moves what stood after it only because it was taken. */
 static void vacate(struct ag_spans_table *table, size_t hole)
 {
     size_t mask = table->capacity - 1;
@@ -157,7 +157,7 @@ static void vacate(struct ag_spans_table *table, size_t hole)
     set(table, hole, 0, NULL);
 }
 
-static void take_out(struct ag_spans_table *table, uint64_t key, const struct ag_span *span)
+static void remove_span(struct ag_spans_table *table, uint64_t key, const struct ag_span *span)
 {
     size_t place = ag_hash_entry(key, table->capacity);
 
@@ -168,7 +168,7 @@ static void take_out(struct ag_spans_table *table, uint64_t key, const struct ag
 }
 
 /* A table with room for n_more entries at half load; NULL without memory. */
-static struct ag_spans_table *with_room(struct ag_spans *spans, size_t n_more)
+static struct ag_spans_table *table_with_room(struct ag_spans *spans, size_t n_more)
 {
     struct ag_spans_table *old = atomic_load_explicit(&spans->table, memory_order_relaxed), *fresh;
     size_t capacity = old ? old->capacity : FIRST_CAPACITY;
@@ -184,8 +184,8 @@ static struct ag_spans_table *with_room(struct ag_spans *spans, size_t n_more)
     fresh->capacity = capacity;
     for (size_t i = 0; old && i < old->capacity; i++) {
         if (key_at(old, i))
-            enter(fresh, key_at(old, i),
-                  atomic_load_explicit(&old->entries[i].span, memory_order_relaxed));
+            enter_span(fresh, key_at(old, i),
+                       atomic_load_explicit(&old->entries[i].span, memory_order_relaxed));
     }
     atomic_store_explicit(&spans->table, fresh, memory_order_release);
     return fresh;
@@ -203,9 +203,9 @@ static void count_level(struct ag_spans *spans, unsigned level, int change)
 bool ag_spans_add(struct ag_spans *spans, struct ag_span *span, uint64_t address, uint64_t bytes)
 {
     unsigned level = level_of(bytes);
-    uint64_t key = key_of(address, level), last_key = key_of(address + bytes - 1, level);
+    uint64_t key = granule_key(address, level), last_key = granule_key(address + bytes - 1, level);
     size_t n = (size_t)((last_key - key) >> 4) + 1;
-    struct ag_spans_table *table = with_room(spans, n);
+    struct ag_spans_table *table = table_with_room(spans, n);
 
     if (!table)
         return false;
@@ -213,7 +213,7 @@ bool ag_spans_add(struct ag_spans *spans, struct ag_span *span, uint64_t address
     atomic_store_explicit(&span->first, address, memory_order_release);
     atomic_store_explicit(&span->last, address + bytes - 1, memory_order_release);
     for (; key <= last_key; key += 16)
-        enter(table, key, span);
+        enter_span(table, key, span);
     spans->n_entries += n;
     count_level(spans, level, 1);
     end_change(spans);
@@ -226,12 +226,12 @@ void ag_spans_remove(struct ag_spans *spans, struct ag_span *span)
     uint64_t first = atomic_load_explicit(&span->first, memory_order_relaxed);
     uint64_t last = atomic_load_explicit(&span->last, memory_order_relaxed);
     unsigned level = level_of(last - first + 1);
-    uint64_t key = key_of(first, level), last_key = key_of(last, level);
+    uint64_t key = granule_key(first, level), last_key = granule_key(last, level);
 
     begin_change(spans);
     spans->n_entries -= (size_t)((last_key - key) >> 4) + 1;
     for (; key <= last_key; key += 16)
-        take_out(table, key, span);
+        remove_span(table, key, span);
     count_level(spans, level, -1);
     end_change(spans);
 }

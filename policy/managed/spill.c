@@ -114,7 +114,7 @@ static uint64_t free_on_device(struct ag_device *device)
 
 /* Room on the budget and on the device, taken from the budget; caches are given up for it only if
  * that is enough. In a context of the device. */
-static bool take_room(struct ag_device *device, size_t bytes)
+static bool reserve_room(struct ag_device *device, size_t bytes)
 {
     uint64_t free_bytes = free_on_device(device);
     bool taken;
@@ -146,7 +146,7 @@ static void tell_moved(const struct ag_block *block, enum ag_placement place, ui
 }
 
 /* The block is MOVING: ours until ag_ledger_moved(). */
-static void move(struct ag_block *block)
+static void move_to_device(struct ag_block *block)
 {
     uint64_t began = ag_clock_ticks();
     struct ag_device *device = block->context->device;
@@ -154,7 +154,7 @@ static void move(struct ag_block *block)
     bool pushed;
 
     if (ag_context_make_current(block->context, &pushed) == CUDA_SUCCESS &&
-        take_room(device, block->size)) {
+        reserve_room(device, block->size)) {
         if (ag_managed_move_to_device(block->context, block->address, block->size) ==
             CUDA_SUCCESS) {
             desc.prefer = AG_PREFER_DEVICE;
@@ -182,7 +182,7 @@ static void move_found(struct ag_context *context, void *found_)
     struct ag_block *block = context == found->context ? ag_ledger_move(found->address) : NULL;
 
     if (block && block->desc.spilled && block->context == context)
-        move(block);
+        move_to_device(block);
     else if (block)
         ag_ledger_moved(block, block->desc);
 }

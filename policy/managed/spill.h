@@ -24,8 +24,8 @@ void ag_spill_remove(CUdeviceptr address);
  * Relaxed: whether to look, under the lock. */
 extern _Atomic unsigned ag_spill_n;
 
-/* After a free: moves what was spilled first, and fits by now, to `device`. At most one block, for
- * the driver moves it while the caller waits. Not in a capture. */
+/* Moves the block that was spilled first, and fits by now, to `device`; called after a free. At
+ * most one block, for the driver moves it while the caller waits. Not in a capture. */
 void ag_spill_move_first(struct ag_device *device);
 static inline void ag_spill_move_back(struct ag_device *device)
 {

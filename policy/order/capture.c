@@ -35,8 +35,9 @@ static struct {
 
 /* --- the guard --- */
 
-/* For as long as it takes: a thread inside may be stopped before its call for any time, and the
- * call would end the capture. It comes out by itself, since nothing inside waits for anybody. */
+/* Waits for those inside the guard, for as long as it takes: a thread inside may be stopped before
+ * its call for any time, and the call would end the capture. It comes out by itself, since nothing
+ * inside waits for anybody. */
 static void wait_for_guard(void)
 {
     for (unsigned i = 0; i < AG_SLOTS; i++) {
@@ -79,7 +80,7 @@ bool ag_capture_takes(CUstream stream, bool per_thread)
 /* --- the list --- */
 
 /* The capture that a call of that flavour means; its context is not set. */
-static struct capture named(CUstream stream, bool per_thread)
+static struct capture capture_named(CUstream stream, bool per_thread)
 {
     if (!stream && per_thread)
         stream = CU_STREAM_PER_THREAD;
@@ -94,7 +95,7 @@ static bool count_out(void)
 
 /* A capture was begun, or was not: then as count_out(). One that the list has no room for is never
  * counted out: the guard stays closed for good, which is slow but correct. */
-static bool add(struct capture capture, bool success)
+static bool add_capture(struct capture capture, bool success)
 {
     bool last = false;
 
@@ -108,7 +109,7 @@ static bool add(struct capture capture, bool success)
 }
 
 /* Takes the capture out of the list, still counted as open. False: it was not there. */
-static bool take(struct capture capture, struct ag_context **ret_context)
+static bool remove_capture(struct capture capture, struct ag_context **ret_context)
 {
     bool found = false;
 
@@ -133,10 +134,10 @@ void ag_capture_opening(void)
 
 bool ag_capture_opened(CUstream stream, bool per_thread, struct ag_context *context, bool success)
 {
-    struct capture capture = named(stream, per_thread);
+    struct capture capture = capture_named(stream, per_thread);
 
     capture.context = context;
-    return add(capture, success);
+    return add_capture(capture, success);
 }
 
 bool ag_capture_ended(CUstream stream, bool per_thread)
@@ -147,23 +148,23 @@ bool ag_capture_ended(CUstream stream, bool per_thread)
 
     if (!ag_capture_is_open())
         return false;
-    capture = named(stream, per_thread);
+    capture = capture_named(stream, per_thread);
     if (ag_cu.cuStreamIsCapturing &&
         ag_cu.cuStreamIsCapturing(capture.stream, &status) == CUDA_SUCCESS &&
         status != CU_STREAM_CAPTURE_STATUS_NONE)
         return false;
-    return take(capture, &context) && count_out();
+    return remove_capture(capture, &context) && count_out();
 }
 
 /* The stream must not be asked about once it is gone: the driver would crash. */
 bool ag_capture_stream_destroying(CUstream stream, struct ag_context **ret_context)
 {
-    return ag_capture_is_open() && take((struct capture){.stream = stream}, ret_context);
+    return ag_capture_is_open() && remove_capture((struct capture){.stream = stream}, ret_context);
 }
 
 bool ag_capture_stream_destroyed(CUstream stream, struct ag_context *context, bool success)
 {
-    return add((struct capture){.stream = stream, .context = context}, !success);
+    return add_capture((struct capture){.stream = stream, .context = context}, !success);
 }
 
 void ag_capture_context_gone(const struct ag_context *context)

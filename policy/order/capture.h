@@ -64,12 +64,13 @@ void ag_capture_restore(CUstreamCaptureMode previous);
 /* Does what is submitted to the stream become part of a graph? The question ends no capture. */
 bool ag_capture_takes(CUstream stream, bool per_thread);
 
-/* Before the driver call that begins a capture, and after it. `per_thread`: the call was of the
- * flavour whose NULL stream is the thread's own. True: no capture is open any more (the call
+/* Called before the driver call that begins a capture, and after it. `per_thread`: the call was of
+ * the flavour whose NULL stream is the thread's own. True: no capture is open any more (the call
  * failed), and memory that was set aside may be freed. */
 void ag_capture_opening(void);
 bool ag_capture_opened(CUstream stream, bool per_thread, struct ag_context *context, bool success);
-/* After a call that may have ended the capture on `stream`. True: no capture is open any more. */
+/* Called after a call that may have ended the capture on `stream`. True: no capture is open any
+ * more. */
 bool ag_capture_ended(CUstream stream, bool per_thread);
 
 /* Destroying a stream ends the capture that began on it. Before the call the capture leaves the

@@ -30,7 +30,8 @@ void ag_drain_note_visible(enum ag_visible how)
         atomic_fetch_or_explicit(&ag_drain_state.reasons, bit, memory_order_seq_cst);
     else if (!(ag_drain_state.counting & bit))
         return;
-    /* Also where it was noted before: the thread that did so may still be waiting. */
+    /* The wait is completed even where it was noted before: the thread that noted it may still be
+     * waiting. */
     if (how == AG_VISIBLE_CONTEXTS)
         ag_watch_end("several contexts are alive");
     ag_host_wait_complete(AG_STAT_WAITED_VISIBLE);

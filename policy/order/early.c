@@ -20,7 +20,7 @@ static _Thread_local char own; /* its address names the thread */
 
 /* Handles of streams are pointers. The legacy stream is one of each context, green ones included,
  * and the per-thread one is one of each thread and context. */
-static struct ag_early_launch name_of(CUstream stream, bool per_thread)
+static struct ag_early_launch launch_of(CUstream stream, bool per_thread)
 {
     struct ag_early_launch launch = {0};
     CUcontext current = NULL;
@@ -34,7 +34,7 @@ static struct ag_early_launch name_of(CUstream stream, bool per_thread)
     return launch;
 }
 
-static unsigned row_of(const struct ag_early_launch *launch)
+static unsigned row_of_launch(const struct ag_early_launch *launch)
 {
     return (unsigned)((launch->stream * 0x9e3779b97f4a7c15u) >> 32) % N_ROWS;
 }
@@ -44,9 +44,9 @@ bool ag_early_must_wait(CUstream stream, bool per_thread, struct ag_early_launch
     unsigned row;
     bool known = false;
 
-    *ret_launch = name_of(stream, per_thread);
+    *ret_launch = launch_of(stream, per_thread);
     ret_launch->fences = atomic_load_explicit(&ag_early_fences, memory_order_seq_cst);
-    row = row_of(ret_launch);
+    row = row_of_launch(ret_launch);
     if (!atomic_flag_test_and_set_explicit(&rows[row].busy, memory_order_acquire)) {
         known = rows[row].last.stream == ret_launch->stream &&
                 rows[row].last.context == ret_launch->context &&
@@ -58,7 +58,7 @@ bool ag_early_must_wait(CUstream stream, bool per_thread, struct ag_early_launch
 
 void ag_early_waited(const struct ag_early_launch *launch)
 {
-    unsigned row = row_of(launch);
+    unsigned row = row_of_launch(launch);
 
     if (atomic_flag_test_and_set_explicit(&rows[row].busy, memory_order_acquire))
         return;

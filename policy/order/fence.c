@@ -21,7 +21,7 @@ struct wait_request {
     CUresult result;
 };
 
-static void make_wait(struct ag_context *context, void *data)
+static void make_context_wait(struct ag_context *context, void *data)
 {
     struct wait_request *request = data;
     CUresult result = ag_cu.cuCtxWaitEvent(context->handle, request->event);
@@ -36,7 +36,7 @@ CUresult ag_fence_wait_everywhere(struct ag_context *context, CUevent event)
 
     if (ag_context_count() == 1)
         return ag_cu.cuCtxWaitEvent(context->handle, event);
-    ag_context_each(make_wait, &request);
+    ag_context_each(make_context_wait, &request);
     return request.result;
 }
 
@@ -51,7 +51,7 @@ static CUresult record_on_null_stream(struct ag_context *context, CUevent event)
     return result;
 }
 
-/* Places the event behind all work so far. Inside the capture guard. */
+/* Places the event after all work so far. Inside the capture guard. */
 typedef CUresult fence_function(struct ag_context *context, CUevent event);
 
 static CUresult record_barrier(struct ag_context *context, CUevent event)
@@ -77,7 +77,7 @@ static CUresult record_mark(struct ag_context *context, CUevent event)
                                            : record_on_null_stream(context, event);
 }
 
-/* By the thread that has the turn. */
+/* Places the fence, in the thread that has the turn. */
 static enum ag_fence_result place_now(struct ag_context *context, CUevent *event,
                                       fence_function *record)
 {
@@ -92,8 +92,8 @@ static enum ag_fence_result place_now(struct ag_context *context, CUevent *event
     return result == CUDA_SUCCESS ? AG_FENCE_PLACED : AG_FENCE_NOT_PLACED;
 }
 
-static enum ag_fence_result place(struct ag_context *context, struct ag_fence *fence,
-                                  fence_function *record)
+static enum ag_fence_result place_unless_covered(struct ag_context *context, struct ag_fence *fence,
+                                                 fence_function *record)
 {
     uint64_t ticket = atomic_fetch_add_explicit(&fence->requested, 1, memory_order_seq_cst) + 1;
     struct ag_wait wait = {0};
@@ -117,10 +117,11 @@ static enum ag_fence_result place(struct ag_context *context, struct ag_fence *f
 
 enum ag_fence_result ag_fence_place_barrier(struct ag_context *context)
 {
-    return place(context, &context->barrier, record_barrier);
+    return place_unless_covered(context, &context->barrier, record_barrier);
 }
 
-/* With the turn: nobody records the event anew. */
+/* Lets all streams of the context, later ones too, wait for the barrier's event. The caller has the
+ * turn: nobody records the event anew. */
 static enum ag_fence_result extend_now(struct ag_context *context)
 {
     CUresult result;
@@ -154,7 +155,7 @@ enum ag_fence_result ag_fence_extend_barrier(struct ag_context *context)
 
 enum ag_fence_result ag_fence_place_mark(struct ag_context *context)
 {
-    return place(context, &context->mark, record_mark);
+    return place_unless_covered(context, &context->mark, record_mark);
 }
 
 CUresult ag_fence_wait_on_host(CUevent event)

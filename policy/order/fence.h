@@ -1,4 +1,4 @@
-/* Fences: events behind all work that a context has submitted so far, future streams included.
+/* Fences: events after all work that a context has submitted so far, future streams included.
  *
  * There are two kinds. Nothing on the device waits for a *mark*, only the host. After a *barrier*
  * all later work of the context waits for all earlier work, which is what programs expect of a
@@ -41,7 +41,7 @@ bool ag_fence_needs_context(struct ag_context *context);
 CUresult ag_fence_wait_everywhere(struct ag_context *context, CUevent event);
 /* The host waits for `event`, also while a capture is open. */
 CUresult ag_fence_wait_on_host(CUevent event);
-/* The same, for `timeout_ns` at most; CUDA_ERROR_NOT_READY after that. */
+/* Waits for the event, for `timeout_ns` at most; CUDA_ERROR_NOT_READY after that. */
 CUresult ag_fence_poll(CUevent event, uint64_t timeout_ns);
 /* Allocates and frees a little natively: the driver's own free decides whether one is legal now,
  * and waits as it does for all work of `context`. Its answer. */
@@ -57,8 +57,8 @@ bool ag_fence_wait_idle(struct ag_context *context, uint64_t timeout_ns);
 /* A non-blocking stream is about to be created in `context` (NULL: it could be any), so that way
  * (a) is not enough from now on. See also ag_free_nonblocking_created(). */
 void ag_fence_nonblocking_coming(struct ag_context *context);
-/* Since then it was created. Work on it, too, comes behind the last barrier, which way (a) may have
- * placed: behind that event and nothing later, since what was submitted meanwhile may be waiting
+/* Since then it was created. Work on it, too, comes after the last barrier, which way (a) may have
+ * placed: after that event and nothing later, since what was submitted meanwhile may be waiting
  * for the new stream. The stream itself stays idle, as the program may know it to be. */
 enum ag_fence_result ag_fence_extend_barrier(struct ag_context *context);
 

@@ -47,7 +47,7 @@ static CUresult free_in_capture(struct ag_context *context, bool *ret_set_aside)
     return result;
 }
 
-static CUresult drain(struct ag_context *context, enum ag_drain why, bool *ret_set_aside)
+static CUresult drain_work(struct ag_context *context, enum ag_drain why, bool *ret_set_aside)
 {
     uint64_t ordered = atomic_load_explicit(&context->barrier.placed, memory_order_acquire);
     uint64_t n_left = ag_watch_draining();
@@ -73,7 +73,7 @@ static CUresult drain(struct ag_context *context, enum ag_drain why, bool *ret_s
 
 static CUresult drain_for_threads(struct ag_context *context, bool *ret_set_aside)
 {
-    CUresult result = drain(context, AG_DRAIN_THREADS, ret_set_aside);
+    CUresult result = drain_work(context, AG_DRAIN_THREADS, ret_set_aside);
 
     /* The passes go last: who submits with one before that may go unseen until the look after next,
      * but not longer. */
@@ -92,13 +92,13 @@ static CUresult order_now(struct ag_context *context, bool *ret_set_aside)
         return free_in_capture(context, ret_set_aside);
     ag_early_fenced();
     ag_host_wait_begin(context);
-    /* Once more: whoever made something visible before the barrier was placed has not waited for
-     * this free. */
+    /* The reason is asked for once more: whoever made something visible before the barrier was
+     * placed has not waited for this free. */
     why = ag_drain_reason();
     if (why == AG_DRAIN_NOT && placed == AG_FENCE_NOT_PLACED)
         why = AG_DRAIN_NO_FENCE;
     if (why != AG_DRAIN_NOT)
-        return drain(context, why, ret_set_aside);
+        return drain_work(context, why, ret_set_aside);
     ag_stats_add(
         ag_fence_needs_context(context) ? AG_STAT_FREE_CONTEXT_FENCE : AG_STAT_FREE_NULL_STREAM, 1);
     return CUDA_SUCCESS;
@@ -112,12 +112,12 @@ static CUresult leave_due(struct ag_context *context, bool *ret_set_aside)
     enum ag_drain why;
 
     if (ag_context_init_resources(context) != CUDA_SUCCESS) /* no business of the program's */
-        return drain(context, AG_DRAIN_NO_FENCE, ret_set_aside);
+        return drain_work(context, AG_DRAIN_NO_FENCE, ret_set_aside);
     result = ag_context_sticky_error(context);
     ag_host_wait_begin(context);
     why = ag_drain_reason();
     if (why != AG_DRAIN_NOT)
-        return drain(context, why, ret_set_aside);
+        return drain_work(context, why, ret_set_aside);
     ag_stats_add(result == CUDA_SUCCESS ? AG_STAT_FREE_WATCHED : AG_STAT_FREE_REFUSED, 1);
     return result;
 }
@@ -129,14 +129,15 @@ CUresult ag_free_order_work(struct ag_context *context, bool *ret_set_aside)
     if (ag_capture_is_open())
         return free_in_capture(context, ret_set_aside);
     if (why != AG_DRAIN_NOT)
-        return ag_watch_is_clear() && !ag_host_wait_pending() ? ag_free_order_nothing(context)
-                                                              : drain(context, why, ret_set_aside);
+        return ag_watch_is_clear() && !ag_host_wait_pending()
+                   ? ag_free_order_nothing(context)
+                   : drain_work(context, why, ret_set_aside);
     if (ag_watch_is_clear())
         return ag_free_order_nothing(context);
     if (ag_drain_for_threads() && ag_watch_has_worked())
         return drain_for_threads(context, ret_set_aside);
     if (!ag_host_wait_possible())
-        return drain(context, AG_DRAIN_NO_THREAD, ret_set_aside);
+        return drain_work(context, AG_DRAIN_NO_THREAD, ret_set_aside);
     switch (ag_watch_freed(context)) {
     case AG_WATCH_NOTHING:
         return ag_free_order_nothing(context);
@@ -184,7 +185,7 @@ void ag_free_context_forgotten(struct ag_context *context)
 
 /* The host waits for what frees have ordered so far, and for nothing that came later. Natively a
  * stream may be created during any capture. */
-static void wait_for_barrier(struct ag_context *context)
+static void wait_for_ordered(struct ag_context *context)
 {
     uint64_t placed = atomic_load_explicit(&context->barrier.placed, memory_order_acquire);
     CUstreamCaptureMode previous = ag_capture_relax();
@@ -206,7 +207,7 @@ static void order_before_nonblocking(struct ag_context *context, void *unused)
     if (ag_drain_reason() != AG_DRAIN_NOT)
         return; /* the host has waited for everything that was freed */
     if (ag_fence_extend_barrier(context) != AG_FENCE_PLACED)
-        wait_for_barrier(context);
+        wait_for_ordered(context);
 }
 
 void ag_free_nonblocking_created(struct ag_context *context)

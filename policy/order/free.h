@@ -33,7 +33,7 @@
 #include "policy/order/watch.h"
 
 /* Only for the function below and in free.c. The work before the last free is done, or a fence is
- * behind it, and no work came since. What natively waits for nothing only tells of an error; what
+ * after it, and no work came since. What natively waits for nothing only tells of an error; what
  * waits for the work before the free of another thread makes that wait its own. */
 static inline CUresult ag_free_order_nothing(struct ag_context *context)
 {

@@ -66,7 +66,7 @@ void ag_host_wait_context_gone(struct ag_context *context)
                 atomic_load_explicit(&context->barrier.placed, memory_order_acquire));
 }
 
-/* By the event; where the driver refuses that, for all that the context has to do. */
+/* Waits by the event; where the driver refuses that, for all that the context has to do. */
 static void wait_for_barrier(struct ag_context *context)
 {
     if (ag_fence_wait_on_host(context->barrier.event) != CUDA_SUCCESS)
@@ -165,8 +165,8 @@ enum ag_host_wait_owner ag_host_wait_owner(void)
     return owner;
 }
 
-/* By the helper. It polls, so that whoever waits for it sees whether the driver answers, and so
- * that it leaves the driver soon after nobody waits any more. */
+/* Completes the wait in the helper's thread. It polls, so that whoever waits for it sees whether
+ * the driver answers, and so that it leaves the driver soon after nobody waits any more. */
 static void complete_at_exit(struct ag_context *context, void *data)
 {
     struct ag_wait wait = {0};

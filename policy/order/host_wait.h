@@ -20,9 +20,9 @@ bool ag_host_wait_pending(void);
 /* Waits until all work before the last ordered free has finished, and counts that under `why`. */
 void ag_host_wait_complete(enum ag_stat why);
 
-/* The same, if the calling thread made the last ordered free: then it waits as it natively would
- * have, however long that takes. Not for the frees of others, whose work may be waiting for this
- * thread. True if it waited. */
+/* Waits as ag_host_wait_complete() does, if the calling thread made the last ordered free: then it
+ * waits as it natively would have, however long that takes. It does not wait for the frees of
+ * others, whose work may be waiting for this thread. True if it waited. */
 bool ag_host_wait_complete_own(enum ag_stat why);
 
 /* A free of the calling thread left what is pending by now, be it placed by another's. */
@@ -50,8 +50,8 @@ enum ag_host_wait_owner {
     AG_HOST_WAIT_OF_OTHERS,
 };
 enum ag_host_wait_owner ag_host_wait_owner(void);
-/* By the helper (interpose/core/base/threads/helper.h): completes the wait, unless whoever leaves
- * the process stops waiting for it. */
+/* Completes the wait in the helper's thread (interpose/core/base/threads/helper.h), unless whoever
+ * leaves the process stops waiting for it. */
 void ag_host_wait_complete_at_exit(void);
 
 /* In a forked child nothing is pending. */

@@ -98,7 +98,7 @@ void ag_private_stream_end_release(const struct ag_release *to)
     ag_capture_restore(to->mode);
 }
 
-/* A pool gives back what was freed only once the host has waited behind that, for which no query
+/* A pool gives back what was freed only once the host has waited after that, for which no query
  * counts (R717 in tests/sim/RULES.md). Waiting for the stream could take longer than the queries:
  * for what other threads have released meanwhile. */
 static CUresult wait_for_event(CUevent event, CUstream stream, uint64_t timeout_ns)
@@ -112,7 +112,7 @@ static CUresult wait_for_event(CUevent event, CUstream stream, uint64_t timeout_
 
 /* The context is current. The event is of this wait alone: of one that others record as well, the
  * host would wait for what they submit. */
-static CUresult wait_for(CUstream stream, uint64_t timeout_ns)
+static CUresult wait_within(CUstream stream, uint64_t timeout_ns)
 {
     CUresult result;
     CUevent event;
@@ -138,9 +138,9 @@ CUresult ag_private_stream_wait(struct ag_context *context, uint64_t timeout_ns)
     previous = ag_capture_relax(); /* a capture may begin meanwhile */
     result = ag_context_make_current(context, &pushed);
     if (result == CUDA_SUCCESS)
-        result = wait_for(context->free_stream, timeout_ns);
+        result = wait_within(context->free_stream, timeout_ns);
     if (result == CUDA_SUCCESS) /* an allocation that failed half-way was released there */
-        result = wait_for(context->alloc_stream, timeout_ns);
+        result = wait_within(context->alloc_stream, timeout_ns);
     ag_context_restore(pushed);
     ag_capture_restore(previous);
     return result;

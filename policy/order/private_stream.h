@@ -14,19 +14,20 @@
 
 struct ag_context;
 
-/* Around the driver's allocation for `context`, which is current. begin: the stream to allocate on;
- * false while a capture is open. end, once the driver has allocated: makes the memory valid for all
- * work submitted from now on. CUDA_ERROR_NOT_SUPPORTED where a capture has begun meanwhile, which
- * that would end: then the memory has to go back, and the driver's own is as good as it was for a
- * program that allocates during a capture. */
+/* Called before and after the driver's allocation for `context`, which is current. begin: the
+ * stream to allocate on; false while a capture is open. end, once the driver has allocated: makes
+ * the memory valid for all work submitted from now on. CUDA_ERROR_NOT_SUPPORTED where a capture has
+ * begun meanwhile, which that would end: then the memory has to go back, and the driver's own is as
+ * good as it was for a program that allocates during a capture. */
 bool ag_private_stream_begin_alloc(struct ag_context *context, CUstream *ret_stream);
 CUresult ag_private_stream_end_alloc(struct ag_context *context, CUstream stream);
 
-/* Around giving memory of `context` back. begin: to->stream is the one to free it on in stream
- * order, which comes after the memory's users, and the context is current until the end. With
- * `on_host`, and while a capture is open, the host waits for those users, for `timeout_ns` at most:
- * a free that the driver lets wait may not do so during a capture, and one may begin at any time.
- * False if that was too long, or the driver refused: then there is no end. */
+/* Called before and after memory of `context` is returned. begin: to->stream is the one to free
+ * it on in stream order, which comes after the memory's users, and the context is current until
+ * the end. With `on_host`, and while a capture is open, the host waits for those users, for
+ * `timeout_ns` at most: a free that the driver lets wait may not do so during a capture, and one
+ * may begin at any time. False if that was too long, or the driver refused: then there is no
+ * end. */
 struct ag_release {
     CUstream stream;
     bool pushed;

@@ -27,7 +27,7 @@ static pthread_key_t key; /* its destructor sees threads end */
 static pthread_once_t key_once = PTHREAD_ONCE_INIT;
 static bool has_key;
 
-static void count(struct ag_user *user)
+static void count_user(struct ag_user *user)
 {
     if (!user->counts)
         atomic_fetch_add_explicit(&ag_users_counted, 1, memory_order_seq_cst);
@@ -96,14 +96,14 @@ void ag_users_add(void)
         own->next = users.first;
         users.first = own;
     }
-    count(own);
+    count_user(own);
     atomic_store_explicit(&own->seen, true, memory_order_relaxed);
     ag_lock_release(&users.lock);
     ag_user_own = own;
 }
 
-/* Those that were not seen since the last look stop to count. */
-static void look(void)
+/* Looks at all threads: those that were not seen since the last look do not count any more. */
+static void look_at_users(void)
 {
     ag_lock_take(&users.lock);
     for (struct ag_user *user = users.first; user; user = user->next) {
@@ -122,7 +122,7 @@ bool ag_users_drained(bool watched)
         atomic_fetch_add_explicit(&users.n_drained, 1, memory_order_relaxed) % DRAINS_PER_LOOK !=
             DRAINS_PER_LOOK - 1)
         return false;
-    look();
+    look_at_users();
     return true;
 }
 
@@ -137,5 +137,5 @@ void ag_users_begin_child(void)
         return;
     *ag_user_own = (struct ag_user){.seen = true};
     users.first = ag_user_own;
-    count(ag_user_own);
+    count_user(ag_user_own);
 }

@@ -3,7 +3,7 @@
  * An ordered free lets its thread go on, and leaves a fence to whoever works next. Where several
  * threads use CUDA, that is worse than the wait it saves:
  *   - What others ask of their own events and streams natively goes on beside a cudaFree (asked of
- *     an H200). Behind an ordered free it waits, for nobody knows whether they ask because the free
+ *     an H200). After an ordered free it waits, for nobody knows whether they ask because the free
  *     has returned.
  *   - A barrier holds the streams of all threads back. Beside a free that waits for an event, they
  *     run on (natively even their launches wait for it).
@@ -30,7 +30,7 @@ struct ag_user {
     struct ag_user *next;
 };
 
-/* Of a thread that has not called the driver yet: shared by all such. */
+/* The row of every thread that has not called the driver yet. */
 extern struct ag_user ag_user_unknown;
 extern _Thread_local struct ag_user *ag_user_own;
 extern _Atomic unsigned ag_users_counted;

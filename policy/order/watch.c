@@ -36,7 +36,7 @@ static struct {
     unsigned n_noted;             /* threads that have noted something */
     uint64_t n_left, n_left_done; /* threads that ended with a note; of them, those fenced since */
     uint64_t life;                /* notes of another one are of a context that is gone */
-    uintptr_t behind;             /* the only stream behind the last event; NONE: all are */
+    uintptr_t behind;             /* the only stream after the last event; NONE: all are */
     bool placing;
     bool ending; /* no fence becomes due any more */
 } watch = {.lock = AG_LOCK_INIT(AG_RANK_WATCH)};
@@ -73,14 +73,14 @@ static void close_all(void)
     watch.open = NULL;
 }
 
-static uintptr_t noted(const struct ag_watch_thread *own)
+static uintptr_t noted_streams(const struct ag_watch_thread *own)
 {
     return own->life == watch.life ? own->noted : NONE;
 }
 
-static void note(struct ag_watch_thread *own, uintptr_t stream)
+static void note_stream(struct ag_watch_thread *own, uintptr_t stream)
 {
-    uintptr_t before = noted(own);
+    uintptr_t before = noted_streams(own);
 
     if (before == NONE)
         watch.n_noted++;
@@ -89,7 +89,7 @@ static void note(struct ag_watch_thread *own, uintptr_t stream)
     set_active(both(get_active(), stream));
 }
 
-/* Behind an event that holds for one stream only, no other passes. */
+/* Lets the thread pass. After an event that holds for one stream only, no other passes. */
 static void open_for(struct ag_watch_thread *own, uintptr_t stream)
 {
     atomic_store_explicit(&own->pass, watch.behind == NONE ? own->noted : stream,
@@ -102,11 +102,11 @@ static void open_for(struct ag_watch_thread *own, uintptr_t stream)
 }
 
 /* The calling thread's notes, and those of the first `n_left` threads that ended, are done with. */
-static void forget(uint64_t n_left)
+static void forget_notes(uint64_t n_left)
 {
     struct ag_watch_thread *own = ag_watch_own;
 
-    if (noted(own) != NONE) {
+    if (noted_streams(own) != NONE) {
         watch.n_noted--;
         own->noted = NONE;
     }
@@ -136,7 +136,7 @@ static void thread_ends(void *data)
     ag_watch_own = &ag_watch_stranger;
     ag_lock_take(&watch.lock);
     leave_list(own);
-    if (noted(own) != NONE) {
+    if (noted_streams(own) != NONE) {
         watch.n_noted--;
         watch.n_left++;
     }
@@ -213,7 +213,7 @@ static CUresult place_barrier(const struct task *task)
     return result;
 }
 
-static CUresult make_wait(const struct task *task)
+static CUresult make_task_wait(const struct task *task)
 {
     ag_stats_add(AG_STAT_WATCH_WAITS, 1);
     return ag_cu.cuCtxWaitEvent(task->context->handle, task->context->barrier.event);
@@ -226,12 +226,13 @@ static CUresult call_driver(const struct task *task)
     if (result != CUDA_SUCCESS)
         return result;
     if (task->wait_only)
-        return make_wait(task);
+        return make_task_wait(task);
     return task->stream == NONE ? place_barrier(task) : record_on(task);
 }
 
-/* While `placing`, inside the capture guard or by whom it is closed for. */
-static void place(const struct task *task)
+/* Places the task's fence: while `placing`, inside the capture guard or in the thread that closed
+ * it. */
+static void place_task(const struct task *task)
 {
     CUresult result = call_driver(task);
 
@@ -245,7 +246,8 @@ static void place(const struct task *task)
         (void)ag_fence_wait_context(task->context);
 }
 
-/* With the lock held, which is let go while another thread places. Nobody submits from then on. */
+/* Begins to place, once no other thread does. Nobody submits from then on. Called with the lock
+ * held, which is released while another thread places. */
 static void begin_placing(void)
 {
     struct ag_wait wait = {0};
@@ -264,7 +266,8 @@ static bool needs_fence(uintptr_t stream)
            (watch.behind != NONE && watch.behind != stream);
 }
 
-/* What work on `stream` needs, which needs something; frees from now on make the next fence due. */
+/* What has to be done for work on `stream`, which needs something; frees from now on make the next
+ * fence due. */
 static struct task next_task(uintptr_t stream)
 {
     struct task task = {
@@ -287,15 +290,15 @@ static void note_placed(const struct task *task)
 {
     watch.behind = task->stream;
     if (!task->wait_only)
-        forget(task->n_left);
+        forget_notes(task->n_left);
     atomic_store_explicit(&ag_watch_state.being_placed, false, memory_order_seq_cst);
 }
 
-/* With the lock held, which is let go meanwhile. */
+/* Does the task. Called with the lock held, which is released meanwhile. */
 static void do_task(struct task task)
 {
     ag_lock_release(&watch.lock);
-    place(&task);
+    place_task(&task);
     ag_lock_take(&watch.lock);
     note_placed(&task);
 }
@@ -317,9 +320,9 @@ static bool place_for(uintptr_t stream, bool in_capture)
     return can;
 }
 
-/* The same as place_for(). Where the guard is closed, a capture is about to begin: nothing becomes
- * due while one is open. Its thread places what is due and waits for nobody on the way but those
- * inside the guard, so this one waits for it, however long it is not scheduled. */
+/* Does what place_for() does. Where the guard is closed, a capture is about to begin: nothing
+ * becomes due while one is open. Its thread places what is due and waits for nobody on the way but
+ * those inside the guard, so this one waits for it, however long it is not scheduled. */
 static void place_soon(uintptr_t stream)
 {
     struct ag_wait wait = {0};
@@ -331,7 +334,7 @@ static void place_soon(uintptr_t stream)
     }
 }
 
-/* With the lock held: the thread's work goes on, and is noted. */
+/* The thread's work goes on, and is noted. Called with the lock held. */
 static void let_go_on(struct ag_watch_thread *own, uintptr_t stream)
 {
     while (watch.placing || needs_fence(stream))
@@ -340,7 +343,7 @@ static void let_go_on(struct ag_watch_thread *own, uintptr_t stream)
         atomic_store_explicit(&own->pass, ALL, memory_order_relaxed);
         return;
     }
-    note(own, stream);
+    note_stream(own, stream);
     open_for(own, stream);
 }
 
@@ -368,7 +371,7 @@ void ag_watch_place(struct ag_context *context)
     ag_lock_release(&watch.lock);
 }
 
-/* Every stream is behind the fence afterwards. Watching may have ended meanwhile, and wait for it.
+/* Every stream is after the fence afterwards. Watching may have ended meanwhile, and wait for it.
  */
 void ag_watch_capture_opening(void)
 {
@@ -379,7 +382,7 @@ void ag_watch_capture_opening(void)
 
 /* Places what is due; with the lock held. It is over last: who finds it so submits without us, or
  * places a fence by the same event. */
-static void finish(void)
+static void finish_watching(void)
 {
     while (watch.placing || needs_fence(ALL))
         place_soon(ALL);
@@ -400,14 +403,15 @@ void ag_watch_end(const char *why)
         ag_stats_add(AG_STAT_WATCH_ENDED, 1);
         ag_log_debug("streams are not watched any more: %s", why);
     }
-    finish();
+    finish_watching();
     ag_lock_release(&watch.lock);
 }
 
 /* --- frees --- */
 
-/* With the lock held. Whoever begins a capture is counted as open first, and takes the lock
- * afterwards to place what is due: so either it is seen here, or it sees what is due. */
+/* Makes a fence due. Called with the lock held. Whoever begins a capture is counted as open first,
+ * and takes the lock afterwards to place what is due: so either it is seen here, or it sees what is
+ * due. */
 static enum ag_watch_free make_due(struct ag_context *context)
 {
     if (watch.ending)
@@ -458,7 +462,7 @@ void ag_watch_drained(uint64_t n_left)
     if (!ag_watch_is_on())
         return;
     ag_lock_take(&watch.lock);
-    forget(n_left);
+    forget_notes(n_left);
     if (ag_watch_own->is_open)
         atomic_store_explicit(&ag_watch_own->pass, NONE, memory_order_relaxed);
     ag_lock_release(&watch.lock);
@@ -490,7 +494,7 @@ void ag_watch_stream_dying(CUstream stream)
     ag_lock_release(&watch.lock);
 }
 
-/* With the lock held. */
+/* Forgets every thread's notes. Called with the lock held. */
 static void forget_all(void)
 {
     close_all();
@@ -521,5 +525,5 @@ void ag_watch_begin_child(void)
     atomic_store_explicit(&ag_watch_own->pass, NONE, memory_order_relaxed);
     forget_all();
     if (watch.ending || !ag_watch_is_on())
-        finish();
+        finish_watching();
 }

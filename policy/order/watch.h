@@ -48,7 +48,7 @@ struct ag_watch_thread {
     struct ag_watch_thread *next;
 };
 
-/* Of a thread that has submitted nothing: shared by all such. */
+/* The row of every thread that has submitted nothing. */
 extern struct ag_watch_thread ag_watch_stranger;
 extern _Thread_local struct ag_watch_thread *ag_watch_own;
 
@@ -87,9 +87,9 @@ static inline bool ag_watch_is_on(void)
 /* What is due is placed, and watching ends for good. `why` is logged. */
 void ag_watch_end(const char *why);
 
-/* Before the driver gets work of the calling thread: places what is due. */
+/* Places what is due, before the driver gets work of the calling thread. */
 void ag_watch_submits(CUstream stream, bool per_thread);
-/* The same, unless the thread's pass does. */
+/* Places what is due, unless the thread has a pass for the stream. */
 static inline void ag_watch_work(CUstream stream, bool per_thread)
 {
     if (!ag_watch_passes(stream, per_thread))
@@ -120,8 +120,8 @@ static inline bool ag_watch_is_clear(void)
 /* Places what is due, now: the event of the context's barrier covers all frees so far. */
 void ag_watch_place(struct ag_context *context);
 
-/* Around a drain by the calling thread: before its mark is placed, and, with what that returned,
- * once the host has waited for it. */
+/* Called around a drain by the calling thread: the first before its fence is placed, the second,
+ * with what the first returned, once the host has waited for that. */
 uint64_t ag_watch_draining(void);
 void ag_watch_drained(uint64_t n_left);
 

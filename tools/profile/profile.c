@@ -9,7 +9,7 @@
 #include "tools/base/complain.h"
 #include "tools/base/output.h"
 
-static void take_output(const struct command_line *line, struct output *ret)
+static void read_output_word(const struct command_line *line, struct output *ret)
 {
     for (size_t i = 0; i < line->n_given; i++) {
         if (line->given[i].option == OPTION_profile_output)
@@ -88,7 +88,7 @@ int command_profile(const struct command_line *line)
     bool has_started, kept = false;
     int status, made = STATUS_OK;
 
-    take_output(line, &output);
+    read_output_word(line, &output);
     keep_inputs(line->words);
     if (output_check(&output) != STATUS_OK || !profile_folder_make(&folder))
         return STATUS_FAILED;

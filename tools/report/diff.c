@@ -490,7 +490,7 @@ struct options {
     double least;
 };
 
-static int take_options(const struct command_line *line, struct options *options)
+static int read_diff_words(const struct command_line *line, struct options *options)
 {
     for (size_t i = 0; i < line->n_given; i++) {
         const char *value = line->given[i].value;
@@ -538,7 +538,7 @@ int command_diff(const struct command_line *line)
     struct options options = {0};
     int status = STATUS_OK;
 
-    if (take_options(line, &options))
+    if (read_diff_words(line, &options))
         return STATUS_USAGE;
     for (unsigned i = 0; i < 2; i++) {
         if (!process_read_or_say(AT_FDCWD, line->words[i], &comparison.sides[i]))

@@ -662,7 +662,7 @@ static bool is_unused(const struct ag_held_stack *stack)
 
 /* The row of that number, by which a trace names it: there are all before it, too. NULL: another
  * stack has it. */
-static struct ag_held_stack *take_row(struct ag_holders *holders, uint64_t number)
+static struct ag_held_stack *claim_row(struct ag_holders *holders, uint64_t number)
 {
     if (number >= AG_HOLDERS_STACKS)
         return NULL;
@@ -681,7 +681,7 @@ static void read_stacks(struct reader *reader, const json_t *root, struct ag_hol
     {
         bool has_number = json_object_get(row, "number"); /* earlier reports have none */
         struct ag_held_stack *stack =
-            take_row(holders, has_number ? read_count(reader, row, "number") : holders->n_stacks);
+            claim_row(holders, has_number ? read_count(reader, row, "number") : holders->n_stacks);
 
         if (!stack) {
             if (has_number)
@@ -749,11 +749,11 @@ static void read_holders_member(struct reader *reader, const json_t *root,
 }
 
 /* Rows between those that hold memory were of waits. */
-static struct ag_held_stack *take_free_row(struct ag_holders *holders, uint32_t *at)
+static struct ag_held_stack *claim_free_row(struct ag_holders *holders, uint32_t *at)
 {
     while (*at < holders->n_stacks && !is_unused(&holders->stacks[*at]))
         ++*at;
-    return take_row(holders, *at);
+    return claim_row(holders, *at);
 }
 
 static void read_wait(struct reader *reader, const json_t *row, struct ag_holders *holders,
@@ -792,7 +792,7 @@ static void read_waits(struct reader *reader, const json_t *root, struct ag_hold
         read_modules(reader, root, holders);
     json_array_foreach(member_array(reader, root, "stacks"), i, row)
     {
-        struct ag_held_stack *stack = take_free_row(holders, &at);
+        struct ag_held_stack *stack = claim_free_row(holders, &at);
 
         if (stack)
             read_wait(reader, row, holders, stack);

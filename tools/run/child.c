@@ -30,7 +30,7 @@ static const struct {
 
 /* A signal that is ignored, as nohup has it, stays so. They wait until there is a
  * child to pass them on to. */
-static void take_signals(struct sigaction old[N_SIGNALS], sigset_t *ret_mask)
+static void catch_signals(struct sigaction old[N_SIGNALS], sigset_t *ret_mask)
 {
     sigset_t held;
 
@@ -47,7 +47,7 @@ static void take_signals(struct sigaction old[N_SIGNALS], sigset_t *ret_mask)
     }
 }
 
-static void give_signals_back(const struct sigaction old[N_SIGNALS])
+static void restore_signals(const struct sigaction old[N_SIGNALS])
 {
     for (size_t i = 0; i < N_SIGNALS; i++)
         (void)sigaction(signals[i].number, &old[i], NULL);
@@ -98,10 +98,10 @@ int child_run(int (*become)(void *argument), void *argument, const char *command
         return STATUS_FAILED;
     }
     fflush(stdout);
-    take_signals(old, &mask);
+    catch_signals(old, &mask);
     pid = fork();
     if (!pid) {
-        give_signals_back(old);
+        restore_signals(old);
         (void)sigprocmask(SIG_SETMASK, &mask, NULL);
         become_child(become, argument, told[1]);
     }

@@ -76,7 +76,7 @@ int run_set_pair(const char *pair)
     return set_option(pair, (size_t)(equals - pair), equals + 1);
 }
 
-static int take_exitcode(const char *value, struct run_extras *ret_extras)
+static int parse_exitcode(const char *value, struct run_extras *ret_extras)
 {
     uint64_t number;
 
@@ -103,7 +103,7 @@ static int apply_options(const struct command_line *line, struct run_extras *ret
         else if (given->option == OPTION_run_simulate)
             ret_extras->simulate = true;
         else if (given->option == OPTION_run_error_exitcode)
-            status = take_exitcode(given->value, ret_extras);
+            status = parse_exitcode(given->value, ret_extras);
         else if (given->option == OPTION_run_rule)
             status = join_rule(given->value);
         else if (given->option == OPTION_run_set)

@@ -31,7 +31,7 @@ static bool is_alike(const struct metrics_process *a, const struct metrics_proce
     return a->uid == b->uid && one->rank == other->rank && !strcmp(one->program, other->program);
 }
 
-static bool take_seat(struct metrics_process *process)
+static bool claim_seat(struct metrics_process *process)
 {
     const struct ag_stats_head *head = &process->process.stats->head;
 
@@ -86,7 +86,7 @@ static bool number_processes(struct metrics_processes *processes)
     bool good = has_slot && taken;
 
     for (size_t i = 0; good && i < processes->n; i++)
-        has_slot[i] = take_seat(&processes->list[i]);
+        has_slot[i] = claim_seat(&processes->list[i]);
     for (size_t i = processes->n; good && i-- > 0;) { /* the oldest first */
         if (has_slot[i])
             continue;

@@ -129,7 +129,7 @@ static void stop_process(void)
     enter_screen();
 }
 
-static enum screen_event take_flags(void)
+static enum screen_event read_flags(void)
 {
     enum screen_event event = SCREEN_TIME;
 
@@ -169,7 +169,7 @@ enum screen_event screen_wait(double seconds)
         enum screen_event event;
 
         ready = ppoll(&input, 1, &left, &mask_before);
-        event = take_flags();
+        event = read_flags();
         if (event != SCREEN_TIME)
             return event;
         if (ready > 0 && asks_to_quit())

@@ -131,7 +131,7 @@ static void show_always(const struct options *options)
 
 /* ---- options ------------------------------------------------------------------------------- */
 
-static int take_interval(const char *word, struct options *options)
+static int parse_interval(const char *word, struct options *options)
 {
     char *end = NULL;
 
@@ -157,7 +157,7 @@ static int read_top_words(const struct command_line *line, struct options *optio
             options->holders = given->value;
         if (given->option == OPTION_top_prometheus)
             options->prometheus = given->value;
-        if (given->option == OPTION_top_interval && take_interval(given->value, options))
+        if (given->option == OPTION_top_interval && parse_interval(given->value, options))
             return STATUS_USAGE;
     }
     return STATUS_OK;

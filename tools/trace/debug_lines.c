@@ -182,7 +182,7 @@ static void copy_line(const char *file, int line, struct ag_frame_name *ret)
 }
 
 /* Where an inlined function was called. */
-static void take_call(Dwarf_Die *unit, Dwarf_Die *scope, struct ag_frame_name *ret)
+static void copy_call(Dwarf_Die *unit, Dwarf_Die *scope, struct ag_frame_name *ret)
 {
     Dwarf_Attribute attribute;
     Dwarf_Word file = 0, line = 0;
@@ -230,7 +230,7 @@ unsigned debug_lines_find(struct debug_lines *lines, uint64_t offset, struct ag_
         if (dw.dwarf_tag(&scopes[i]) == DW_TAG_subprogram)
             break;
         if (found < most)
-            take_call(unit, &scopes[i], &ret[found]);
+            copy_call(unit, &scopes[i], &ret[found]);
     }
     if (n > 0)
         free(scopes);

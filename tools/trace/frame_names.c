@@ -111,7 +111,7 @@ static void keep_printable(char *text)
     }
 }
 
-static void take_function(const struct frame_namer *namer, struct ag_frame_name *name)
+static void copy_function(const struct frame_namer *namer, struct ag_frame_name *name)
 {
     int status = -1;
     char *plain = namer->demangle && !strncmp(name->function, "_Z", 2)
@@ -160,6 +160,6 @@ unsigned frame_names(void *namer_, const struct ag_holders *holders, uint64_t fr
         return 0;
     n = n ? n : 1;
     for (unsigned i = 0; i < n; i++)
-        take_function(namer, &ret[i]);
+        copy_function(namer, &ret[i]);
     return n;
 }

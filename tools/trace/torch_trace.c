@@ -117,7 +117,7 @@ static int by_module_and_caller(const void *a, const void *b)
 }
 
 /* Finds the sites of a device, or of all. */
-static bool take_sites(struct job *job, int device)
+static bool collect_sites(struct job *job, int device)
 {
     uint64_t n_events = trace_info(job->trace)->n_events;
     size_t most = n_events < MOST_SITES ? (size_t)n_events : MOST_SITES;
@@ -276,7 +276,7 @@ bool trace_write_torch(const struct trace *trace, int device, FILE *out)
     const struct trace_info *info = trace_info(trace);
     struct job job = {.trace = trace};
     char about[600];
-    bool good = trace_walk(trace, device, note_device, &job) && take_sites(&job, device);
+    bool good = trace_walk(trace, device, note_device, &job) && collect_sites(&job, device);
 
     snprintf(about, sizeof(about), "trace of %s (process %d) on %s, by allograft %s%s%s",
              info->program, info->pid, info->host, info->allograft, info->simulated ? "; " : "",

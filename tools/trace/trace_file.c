@@ -136,7 +136,7 @@ static bool add_entry(struct trace *trace, const struct ag_trace_event *event, s
     return true;
 }
 
-static void take_note(struct trace *trace, const struct ag_trace_event *event)
+static void read_note(struct trace *trace, const struct ag_trace_event *event)
 {
     if (event->kind == AG_TRACE_CLOCK && event->ticks > trace->last_clock.ticks)
         trace->last_clock = (struct ag_trace_moment){event->ticks, event->address};
@@ -166,7 +166,7 @@ static bool read_units(struct trace *trace)
                 return false;
             i += more;
         } else if (is_of_the_file(event.kind)) {
-            take_note(trace, &event);
+            read_note(trace, &event);
         } else if (is_event(event.kind) && !add_entry(trace, &event, i)) {
             return false;
         }
@@ -547,7 +547,7 @@ static struct block *live_block(const struct walk *walk, const struct trace_even
 }
 
 /* A second stack would be of an allocation whose own event was dropped. */
-static void take_stack(struct walk *walk, const struct trace_event *event)
+static void read_stack(struct walk *walk, const struct trace_event *event)
 {
     struct block *block = live_block(walk, event);
 
@@ -600,7 +600,7 @@ static bool walk_all(const struct trace *trace, int device,
         else if (is_free(event.kind) || event.kind == AG_TRACE_MOVED)
             release_block(&walk, &event);
         else if (event.kind == AG_TRACE_STACK)
-            take_stack(&walk, &event);
+            read_stack(&walk, &event);
         walk.state.event = event;
         if (good && (!elsewhere || walk.state.known))
             visit(&walk.state, data);
@@ -619,7 +619,7 @@ bool trace_walk(const struct trace *trace, int device,
     return good;
 }
 
-static void pass(const struct trace_state *state, void *data)
+static void ignore_state(const struct trace_state *state, void *data)
 {
     (void)state;
     (void)data;
@@ -635,7 +635,7 @@ static int compare_left(const void *a, const void *b)
 long trace_left(const struct trace *trace, int device, struct trace_block **ret_blocks)
 {
     struct blocks blocks;
-    bool good = walk_all(trace, device, pass, NULL, &blocks);
+    bool good = walk_all(trace, device, ignore_state, NULL, &blocks);
     struct trace_block *left = good ? calloc(blocks.used + 1, sizeof(*left)) : NULL;
     long n = 0;
 

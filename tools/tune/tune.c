@@ -60,7 +60,7 @@ static void note_stop(int signal)
 /* ---- options ---- */
 
 /* stdout, none or file:PATH. */
-static int take_compare(const char *value)
+static int parse_compare(const char *value)
 {
     bool is_file = !strncmp(value, "file:", 5) && value[5];
 
@@ -102,7 +102,7 @@ static int read_tune_words(const struct command_line *line)
             options.metric = (enum tune_metric)ag_text_choice(value, "time|peak|both");
             break;
         case OPTION_tune_compare:
-            status = take_compare(value);
+            status = parse_compare(value);
             break;
         case OPTION_tune_write:
             options.write.path = value;

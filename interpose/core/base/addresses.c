@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-static int compare(const void *a, const void *b)
+static int compare_addresses(const void *a, const void *b)
 {
     const struct ag_address *x = a, *y = b;
 
@@ -14,7 +14,7 @@ static int compare(const void *a, const void *b)
 
 void ag_addresses_sort(struct ag_address *rows, size_t n)
 {
-    qsort(rows, n, sizeof(*rows), compare);
+    qsort(rows, n, sizeof(*rows), compare_addresses);
 }
 
 size_t ag_addresses_find(const struct ag_address *rows, size_t n, const void *address)

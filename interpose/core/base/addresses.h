@@ -9,7 +9,7 @@ struct ag_address {
     int number;
 };
 
-/* By address, and of one address by number. */
+/* Sorts the rows by address, and those of one address by number. */
 void ag_addresses_sort(struct ag_address *rows, size_t n);
 /* Where the rows of `address` begin, of n sorted ones; n when there are none. */
 size_t ag_addresses_find(const struct ag_address *rows, size_t n, const void *address);

@@ -12,8 +12,9 @@
 #define AHEAD ((size_t)64 * 1024)
 #define PAGE  4096u
 
-/* With the lock held. False: the kernel gives none. */
-static bool has_fresh(struct ag_arena *arena)
+/* Is there an object that was never used? False: the kernel has no memory. Called with the lock
+ * held. */
+static bool has_fresh_object(struct ag_arena *arena)
 {
     size_t bytes;
     char *slab;
@@ -30,7 +31,7 @@ static bool has_fresh(struct ag_arena *arena)
 }
 
 /* Makes the pages of the slab's first `bytes`. With the lock held. */
-static void make_ready(struct ag_arena *arena, size_t bytes)
+static void make_pages_ready(struct ag_arena *arena, size_t bytes)
 {
     size_t most = (size_t)(arena->fresh_end - arena->first);
     char *until;
@@ -43,13 +44,13 @@ static void make_ready(struct ag_arena *arena, size_t bytes)
     arena->ready_end = until;
 }
 
-/* `fresh` is behind what is ready. With the lock held. */
+/* `fresh` is after what is ready. With the lock held. */
 static void look_ahead(struct ag_arena *arena)
 {
     size_t used = (size_t)(arena->fresh - arena->first);
 
     if (arena->object_size <= SMALL)
-        make_ready(arena, used + (used < AHEAD ? used : AHEAD));
+        make_pages_ready(arena, used + (used < AHEAD ? used : AHEAD));
     else
         arena->ready_end = arena->fresh; /* not all of it may be needed */
 }
@@ -64,7 +65,7 @@ void *ag_arena_get(struct ag_arena *arena)
         used = true;
         object = arena->free_list;
         memcpy(&arena->free_list, object, sizeof(void *));
-    } else if (arena->fresh != arena->fresh_end || has_fresh(arena)) {
+    } else if (arena->fresh != arena->fresh_end || has_fresh_object(arena)) {
         object = arena->fresh;
         arena->fresh += arena->object_size;
         if (arena->fresh > arena->ready_end)
@@ -79,8 +80,8 @@ void *ag_arena_get(struct ag_arena *arena)
 void ag_arena_prepare(struct ag_arena *arena, size_t n)
 {
     ag_spin_take(&arena->lock);
-    if (has_fresh(arena))
-        make_ready(arena, (size_t)(arena->fresh - arena->first) + n * arena->object_size);
+    if (has_fresh_object(arena))
+        make_pages_ready(arena, (size_t)(arena->fresh - arena->first) + n * arena->object_size);
     ag_spin_release(&arena->lock);
 }
 

@@ -1,4 +1,4 @@
-/* Of the bits of a word. */
+/* Functions of the bits of a word. */
 #ifndef AG_BASE_BITS_H
 #define AG_BASE_BITS_H
 

@@ -18,8 +18,8 @@
 
 #define LOOKING_TIMEOUT_S 1
 
-/* As glibc's struct dl_find_object, which older headers do not have, begins; with room for the
- * rest. */
+/* The beginning of glibc's struct dl_find_object, which older headers do not have, with room for
+ * the rest. */
 struct object {
     unsigned long long flags;
     void *begins, *ends;
@@ -86,9 +86,9 @@ const struct link_map *ag_loaded_map(const void *address)
 static pthread_mutex_t looking = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 static _Thread_local bool fork_has_it;
 
-/* Not for ever: who has it may wait for the loader's lock, which this thread has while it looks
- * around by itself and calls the driver. */
-static bool take_looking(void)
+/* Locks `looking`, but does not wait for ever: who has it may wait for the loader's lock, which
+ * this thread has while it looks around by itself and calls the driver. */
+static bool lock_looking(void)
 {
     struct timespec until;
 
@@ -101,7 +101,7 @@ static bool take_looking(void)
 
 int ag_loaded_each(ag_loaded_look *look, void *data)
 {
-    bool has_it = take_looking();
+    bool has_it = lock_looking();
     int result = dl_iterate_phdr(look, data);
 
     if (has_it)
@@ -131,7 +131,7 @@ void ag_loaded_begin_child(void)
     fork_has_it = false;
 }
 
-static int take_changes(struct dl_phdr_info *info, size_t size, void *changes)
+static int read_changes(struct dl_phdr_info *info, size_t size, void *changes)
 {
     (void)size;
     *(uint64_t *)changes = info->dlpi_adds + info->dlpi_subs;
@@ -142,7 +142,7 @@ uint64_t ag_loaded_changes(void)
 {
     uint64_t now = 0;
 
-    (void)ag_loaded_each(take_changes, &now);
+    (void)ag_loaded_each(read_changes, &now);
     return now;
 }
 
@@ -191,7 +191,7 @@ size_t ag_loaded_path(const struct ag_loaded *loaded, char *path, size_t capacit
 }
 
 /* The build-id among the notes from `at` to `end`. */
-static size_t id_in_notes(const char *at, const char *end, char *digits, size_t capacity)
+static size_t build_id_in_notes(const char *at, const char *end, char *digits, size_t capacity)
 {
     while (end - at > (ptrdiff_t)sizeof(ElfW(Nhdr))) {
         const ElfW(Nhdr) *note = (const ElfW(Nhdr) *)(const void *)at;
@@ -219,7 +219,7 @@ size_t ag_loaded_build_id(const struct ag_loaded *loaded, char *digits, size_t c
         const char *notes = (const char *)(uintptr_t)(loaded->map->l_addr + headers[i].p_vaddr);
 
         if (headers[i].p_type == PT_NOTE)
-            length = id_in_notes(notes, notes + headers[i].p_memsz, digits, capacity);
+            length = build_id_in_notes(notes, notes + headers[i].p_memsz, digits, capacity);
     }
     return length;
 }
@@ -278,8 +278,8 @@ const char *ag_loaded_function(const struct ag_loaded *loaded, const void *addre
     return NULL;
 }
 
-/* As the linker hashes names. */
-static uint32_t hash_of(const char *name)
+/* The hash of a name, as the linker computes it. */
+static uint32_t hash_symbol(const char *name)
 {
     uint32_t hash = 5381;
 
@@ -291,7 +291,7 @@ static uint32_t hash_of(const char *name)
 void *ag_exports_find(const struct ag_exports *exports, const char *name, size_t *ret_bytes)
 {
     const uint32_t *table = exports->hashes, *buckets, *chains;
-    uint32_t hash = hash_of(name), at;
+    uint32_t hash = hash_symbol(name), at;
 
     if (!table || !table[0])
         return NULL;
@@ -366,7 +366,7 @@ struct search {
     struct ag_exports found;
 };
 
-static int look_for_export(struct dl_phdr_info *info, size_t size, void *search_)
+static int search_exports(struct dl_phdr_info *info, size_t size, void *search_)
 {
     struct search *search = search_;
     size_t bytes;
@@ -380,7 +380,7 @@ bool ag_exports_of(const char *name, struct ag_exports *ret)
 {
     struct search search = {.name = name};
 
-    if (!ag_loaded_each(look_for_export, &search))
+    if (!ag_loaded_each(search_exports, &search))
         return false;
     *ret = search.found;
     return true;

@@ -18,8 +18,8 @@ int ag_loaded_each(ag_loaded_look *look, void *data);
 const char *ag_loaded_file_name(const struct dl_phdr_info *info);
 /* Its dynamic section, or NULL. */
 const ElfW(Dyn) * ag_loaded_dynamic(const struct dl_phdr_info *info);
-/* Around a fork. `until`, of CLOCK_REALTIME: who looks may wait for a lock of the loader's that the
- * forking thread has. */
+/* Called around a fork. `until`, of CLOCK_REALTIME: who looks may wait for a lock of the loader's
+ * that the forking thread has. */
 void ag_loaded_before_fork(const struct timespec *until);
 void ag_loaded_forked(void);
 void ag_loaded_begin_child(void);
@@ -27,7 +27,7 @@ void ag_loaded_begin_child(void);
 /* How often somebody has looked a symbol up, in dlsym or through the driver. Who opens a library to
  * use it does. dlsym counts in its assembly. */
 extern _Atomic uint32_t ag_loaded_asked;
-/* Up to which of these the loader's list has been looked at. */
+/* How many of these look-ups had been made when the loader's list was last looked at. */
 extern _Atomic uint32_t ag_loaded_answered;
 
 /* May a library have come since the last look? If not, what that look noted is visible, whichever
@@ -43,7 +43,7 @@ static inline void ag_loaded_ask(void)
 {
     atomic_fetch_add_explicit(&ag_loaded_asked, 1, memory_order_seq_cst);
 }
-/* Before a look, and with what that returned after it. */
+/* Begins a look at the loader's list; what it returns is given to the function that ends it. */
 static inline uint32_t ag_loaded_look_begin(void)
 {
     return atomic_load_explicit(&ag_loaded_asked, memory_order_seq_cst);
@@ -60,7 +60,7 @@ struct ag_loaded {
 
 /* What lies at `address`; false for nothing. Since glibc 2.35 without a lock, in some 10 ns. */
 bool ag_loaded_find(const void *address, struct ag_loaded *ret);
-/* The same; NULL for nothing. */
+/* The loader's own entry for what lies at `address`; NULL for nothing. */
 const struct link_map *ag_loaded_map(const void *address);
 /* Does it take no lock? */
 bool ag_loaded_is_lock_free(void);
@@ -99,8 +99,8 @@ struct ag_exports {
     const uint32_t *hashes;
 };
 
-/* Those of the first library, in the loader's order, that exports `name`. Unlike dlsym it waits for
- * no library that is being loaded. */
+/* The exports of the first library, in the loader's order, that exports `name`. Unlike dlsym it
+ * waits for no library that is being loaded. */
 bool ag_exports_of(const char *name, struct ag_exports *ret);
 /* Where `name` lies, and how many bytes it has; NULL where it is not exported. */
 void *ag_exports_find(const struct ag_exports *exports, const char *name, size_t *ret_bytes);

@@ -24,7 +24,7 @@ static struct {
 } small = {.lock = AG_LOCK_INIT(AG_RANK_TABLES)};
 
 /* SIZES: none of the small ones. */
-static unsigned size_of(size_t capacity)
+static unsigned table_size(size_t capacity)
 {
     unsigned size = 0;
 
@@ -47,8 +47,8 @@ static void give_up_fresh(void)
     }
 }
 
-/* With the lock. False: the kernel gives none. */
-static bool has_fresh(size_t bytes)
+/* Is there memory for so many bytes more? False: the kernel has none. Called with the lock. */
+static bool has_fresh_bytes(size_t bytes)
 {
     size_t piece_bytes;
     char *piece;
@@ -65,12 +65,12 @@ static bool has_fresh(size_t bytes)
     return true;
 }
 
-/* With the lock. NULL without memory. */
-static void *cut(size_t bytes)
+/* Cuts a table off the piece; NULL without memory. Called with the lock. */
+static void *cut_table(size_t bytes)
 {
     char *table;
 
-    if (!has_fresh(bytes))
+    if (!has_fresh_bytes(bytes))
         return NULL;
     table = small.fresh;
     small.fresh += bytes;
@@ -81,10 +81,10 @@ static void *cut(size_t bytes)
     return table;
 }
 
-/* All zero. */
-static struct ag_map_entry *get_table(size_t capacity)
+/* A table that is all zero. */
+static struct ag_map_entry *obtain_table(size_t capacity)
 {
-    unsigned size = size_of(capacity);
+    unsigned size = table_size(capacity);
     struct ag_map_entry *table;
 
     if (size == SIZES)
@@ -95,7 +95,7 @@ static struct ag_map_entry *get_table(size_t capacity)
         small.free[size] = table->value;
         table->value = NULL;
     } else {
-        table = cut(SMALLEST << size);
+        table = cut_table(SMALLEST << size);
     }
     ag_lock_release(&small.lock);
     return table;
@@ -103,7 +103,7 @@ static struct ag_map_entry *get_table(size_t capacity)
 
 static void put_table(struct ag_map_entry *table, size_t capacity)
 {
-    unsigned size = size_of(capacity);
+    unsigned size = table_size(capacity);
 
     if (size == SIZES) {
         ag_pages_free(table, capacity * sizeof(*table));
@@ -122,10 +122,10 @@ static void drop_table(struct ag_map *map)
         put_table(map->entries, map->capacity);
 }
 
-static bool grow(struct ag_map *map)
+static bool grow_map(struct ag_map *map)
 {
     size_t capacity = map->capacity * 2 < FIRST_CAPACITY ? FIRST_CAPACITY : map->capacity * 2;
-    struct ag_map_entry *entries = get_table(capacity);
+    struct ag_map_entry *entries = obtain_table(capacity);
 
     if (!entries)
         return false;
@@ -155,7 +155,7 @@ bool ag_map_put(struct ag_map *map, uint64_t key, void *value)
 {
     size_t place;
 
-    if ((map->count + 1) * 2 > map->capacity && !grow(map))
+    if ((map->count + 1) * 2 > map->capacity && !grow_map(map))
         return false;
     place = ag_map_find(map, key);
     if (!map->entries[place].key)

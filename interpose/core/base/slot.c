@@ -27,7 +27,7 @@ _Static_assert(AG_SLOTS <= 32, "a bit for each");
 
 /* The lowest that is free, so that few are in use; AG_SLOTS for none. What its last thread counted
  * is visible. */
-static unsigned take_own(void)
+static unsigned claim_own(void)
 {
     uint32_t free = atomic_load_explicit(&free_own, memory_order_relaxed);
 
@@ -39,7 +39,7 @@ static unsigned take_own(void)
     return (unsigned)__builtin_ctz(free);
 }
 
-static unsigned take_shared(void)
+static unsigned next_shared_slot(void)
 {
     unsigned next = atomic_fetch_add_explicit(&next_shared, 1, memory_order_relaxed);
 
@@ -74,35 +74,35 @@ static unsigned use(unsigned slot)
     return slot;
 }
 
-static void end(void *slot_)
+static void return_slot(void *slot_)
 {
     uint32_t slot = (uint32_t)(uintptr_t)slot_ - 1;
 
     ag_slot_counters = NULL;
-    ag_slot_of_thread = 1 + use(take_shared());
+    ag_slot_of_thread = 1 + use(next_shared_slot());
     atomic_fetch_or_explicit(&free_own, 1u << slot, memory_order_release);
 }
 
 /* Without a key the slot stays the thread's for good. */
-static void give_back_at_end(unsigned slot)
+static void return_at_end(unsigned slot)
 {
     if (ag_once_begin(&at_end_state))
         ag_once_end(&at_end_state,
-                    pthread_key_create(&at_end, end) ? AG_ONCE_FAILED : AG_ONCE_DONE);
+                    pthread_key_create(&at_end, return_slot) ? AG_ONCE_FAILED : AG_ONCE_DONE);
     if (ag_once_is_done(&at_end_state))
         (void)pthread_setspecific(at_end, (void *)(uintptr_t)(slot + 1));
 }
 
 unsigned ag_slot_assign(void)
 {
-    unsigned slot = take_own();
+    unsigned slot = claim_own();
     bool own = slot < AG_SLOTS;
 
     if (!own)
-        slot = take_shared();
+        slot = next_shared_slot();
     ag_slot_of_thread = 1 + use(slot);
     if (own)
-        give_back_at_end(slot);
+        return_at_end(slot);
     return slot;
 }
 

@@ -7,16 +7,16 @@
 #include <stdint.h>
 
 #define AG_SLOTS 32u
-/* So many threads at a time have slots of their own, where a counter needs no locked instruction (a
- * fifth of a redirected allocation went into those); others share the rest. A thread that ends
- * leaves its own slot, and what lies there, to one that begins. */
+/* Slots that a thread has to itself, where a counter needs no locked instruction (a fifth of a
+ * redirected allocation went into those). Further threads share the rest. A thread that ends leaves
+ * its own slot, and what lies there, to one that begins. */
 #define AG_OWN_SLOTS 20u
 
 /* 0 until the thread's first call, then 1 + slot. */
 extern _Thread_local unsigned ag_slot_of_thread;
 
-/* Of stats.h: where the calling thread counts, as long as it has a slot of its own. NULL else, and
- * until somebody has set it. */
+/* Where the calling thread counts (stats.h), as long as it has a slot of its own; NULL otherwise,
+ * and until stats.c has set it. */
 extern _Thread_local void *ag_slot_counters;
 
 unsigned ag_slot_assign(void);
@@ -25,7 +25,7 @@ unsigned ag_slot_of_nobody(void);
 /* A bit for each slot that was ever given and is prepared: nobody has counted anything in the
  * others, and nobody may write there. */
 uint32_t ag_slots_used(void);
-/* The same, with those that are being prepared. */
+/* A bit for each slot that was ever given, those that are still being prepared included. */
 uint32_t ag_slots_given(void);
 static inline bool ag_slots_have(uint32_t slots, unsigned slot)
 {

@@ -24,7 +24,7 @@
 #define FIRST_CAPACITY 16384u
 #define LONGEST_NAME   64u
 
-static bool grow(struct ag_text *text, size_t need)
+static bool grow_text(struct ag_text *text, size_t need)
 {
     size_t capacity = text->capacity ? text->capacity : FIRST_CAPACITY;
     char *data;
@@ -53,8 +53,8 @@ void ag_text_finish(struct ag_text *text)
 /* --- printing --- */
 
 /* vsnprintf(3) in the C locale, which libc has at hand: nothing is allocated. */
-__attribute__((format(printf, 3, 0))) static int print(char *buffer, size_t capacity,
-                                                       const char *format, va_list args)
+__attribute__((format(printf, 3, 0))) static int print_in_c_locale(char *buffer, size_t capacity,
+                                                                   const char *format, va_list args)
 {
     locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0), before = uselocale(c);
     int length = vsnprintf(buffer, capacity, format, args);
@@ -70,7 +70,7 @@ int ag_text_print(char *buffer, size_t capacity, const char *format, ...)
     int length;
 
     va_start(args, format);
-    length = print(buffer, capacity, format, args);
+    length = print_in_c_locale(buffer, capacity, format, args);
     va_end(args);
     return length;
 }
@@ -85,16 +85,16 @@ void ag_text_add_args(struct ag_text *text, const char *format, va_list args)
     if (text->truncated)
         return;
     va_copy(again, args);
-    length = print(text->data ? text->data + text->length : NULL, room, format, again);
+    length = print_in_c_locale(text->data ? text->data + text->length : NULL, room, format, again);
     va_end(again);
     if (length < 0) /* and what was there ends as before */
         goto undo;
     if ((size_t)length >= room) {
-        if (!grow(text, text->length + (size_t)length + 1)) {
+        if (!grow_text(text, text->length + (size_t)length + 1)) {
             text->truncated = true;
             goto undo;
         }
-        (void)print(text->data + text->length, (size_t)length + 1, format, args);
+        (void)print_in_c_locale(text->data + text->length, (size_t)length + 1, format, args);
     }
     text->length += (size_t)length;
     return;
@@ -306,8 +306,8 @@ static uint64_t suffix_factor(const char *suffix)
     return 1ull << (10 * (letter - letters + 1));
 }
 
-/* Digits with at most one point in between: what is before it exactly, behind it as a part of 1.
- * Not strtod, which takes the program's locale for the point. What is behind the number, or NULL
+/* Digits with at most one point in between: what is before it exactly, after it as a part of 1.
+ * Not strtod, which takes the program's locale for the point. What is after the number, or NULL
  * when there is no digit first or too many. */
 static const char *parse_number(const char *text, uint64_t *ret_whole, double *ret_part)
 {

@@ -37,9 +37,9 @@ void ag_text_add_json(struct ag_text *text, const char *value);
 ssize_t ag_text_write_bytes(int fd, const char *bytes, size_t n);
 /* Writes all of it; 0 or -errno. */
 int ag_text_write(const struct ag_text *text, int fd);
-/* The same of `n` bytes for whoever must not hang: a pipe, socket or terminal that takes nothing
- * for `timeout_ms` gives -ETIMEDOUT. Of a pipe to which others write at the same moment this is
- * only sure when `fd` does not block. */
+/* Writes `n` bytes for whoever must not hang: a pipe, socket or terminal that takes nothing for
+ * `timeout_ms` gives -ETIMEDOUT. Of a pipe to which others write at the same moment this is only
+ * sure when `fd` does not block. */
 int ag_text_write_within(int fd, const char *bytes, size_t n, int timeout_ms);
 
 /* "4096", "64KiB", "1.5GiB", "80%", "max". Decimal and binary suffixes both mean powers of 1024.
@@ -63,7 +63,7 @@ const char *ag_text_duration(char *buffer, size_t capacity, double nanoseconds);
  * are one. Names over 63 characters count as far apart (UINT_MAX). */
 unsigned ag_text_distance(const char *a, const char *b);
 
-/* Of the names that are tried one by one, the one that `written` was likely meant to be: one or few
+/* The one, among names that are tried one by one, that `written` was likely meant to be: one or few
  * edits away, or longer. */
 struct ag_text_nearest {
     const char *written;

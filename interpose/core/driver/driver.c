@@ -59,7 +59,7 @@ bool ag_driver_is_loaded(void)
     return ag_loaded_each(note_if_libcuda, NULL) != 0;
 }
 
-static int look_for_export(struct dl_phdr_info *info, size_t size, void *name)
+static int search_libcuda(struct dl_phdr_info *info, size_t size, void *name)
 {
     return note_if_libcuda(info, size, NULL) &&
            ag_loaded_exports(ag_loaded_dynamic(info), info->dlpi_addr, name) != AG_NOT_EXPORTED;
@@ -67,7 +67,7 @@ static int look_for_export(struct dl_phdr_info *info, size_t size, void *name)
 
 bool ag_driver_may_export(const char *name)
 {
-    return ag_loaded_each(look_for_export, (void *)name) != 0;
+    return ag_loaded_each(search_libcuda, (void *)name) != 0;
 }
 
 bool ag_driver_is_there(void)
@@ -90,8 +90,9 @@ void ag_driver_note_address(const void *address)
     atomic_store_explicit(&noted, address, memory_order_relaxed);
 }
 
-/* Every pointer as `handle` has it. RTLD_NEXT: whoever defines the symbol behind us. */
-static void fill(void *handle)
+/* Fills every pointer as `handle` has it. RTLD_NEXT: as whoever comes after us defines the
+ * symbol. */
+static void fill_rows(void *handle)
 {
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
         *rows[i].place = ag_real_dlsym(handle, rows[i].symbol);
@@ -110,7 +111,7 @@ int ag_driver_find(void)
     /* RTLD_NOLOAD: the library is there already; this only gets us a handle to ask. */
     handle = *path ? dlopen(path, RTLD_LAZY | RTLD_NOLOAD) : NULL;
     found_in = handle ? handle : RTLD_NEXT;
-    fill(found_in);
+    fill_rows(found_in);
     simulated = handle && ag_real_dlsym(handle, AG_DRIVER_MARK);
     return handle ? 0 : -ENOENT;
 }

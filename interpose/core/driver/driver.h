@@ -45,7 +45,7 @@ bool ag_driver_owns(const void *address);
 bool ag_driver_is_loaded(void);
 /* May one that is export `name`? Likewise. */
 bool ag_driver_may_export(const char *name);
-/* Likewise, or does somebody else define its functions behind us? */
+/* Is a libcuda mapped, or does a library after us define its functions? */
 bool ag_driver_is_there(void);
 /* "CUDA_ERROR_OUT_OF_MEMORY" or the like; static memory. */
 const char *ag_driver_error_name(CUresult result);

@@ -10,8 +10,8 @@
 
 typedef void *(*dlsym_function)(void *, const char *);
 
-/* For the assembly alone, hence no header. The pointer is filled on first use; racing threads store
- * the same value. */
+/* Called by the assembly alone, hence no header. The pointer is filled on first use; racing threads
+ * store the same value. */
 dlsym_function ag_real_dlsym_find(void);
 dlsym_function ag_real_dlsym_pointer;
 

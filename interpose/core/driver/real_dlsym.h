@@ -2,7 +2,7 @@
 #ifndef AG_REAL_DLSYM_H
 #define AG_REAL_DLSYM_H
 
-/* As if called from this library: RTLD_NEXT is what comes after us. */
+/* libc's dlsym, as if called from this library: RTLD_NEXT is what comes after us. */
 void *ag_real_dlsym(void *handle, const char *name);
 
 #endif

@@ -48,7 +48,7 @@ const struct ag_hook_info *ag_hook_info(enum ag_hook hook);
  * dlsym. */
 enum ag_hook ag_hook_by_name(const char *name);
 
-/* Fills the table behind ag_hook_by_address from the driver's pointers; once, at start. */
+/* Fills the table of ag_hook_by_address from the driver's pointers; once, at start. */
 void ag_symbols_index(void);
 /* The hook whose real symbol lies at `address`; where two hooks share an address, the one of that
  * flavour. AG_N_HOOKS when it is none of ours. */

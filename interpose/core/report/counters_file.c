@@ -61,7 +61,7 @@ static _Atomic bool in_pieces;                        /* its pages are made slot
 
 /* --- names --- */
 
-/* Of `pid`; 0 when it is gone, a zombie, or /proc is not there. */
+/* When the process `pid` began; 0 when it is gone, a zombie, or /proc is not there. */
 static uint64_t process_start(int pid)
 {
     char path[32], text[1024];
@@ -76,7 +76,7 @@ static uint64_t process_start(int pid)
     if (fd >= 0)
         close(fd);
     text[length > 0 ? length : 0] = '\0';
-    field = strrchr(text, ')'); /* behind the name, which may hold anything */
+    field = strrchr(text, ')'); /* after the name, which may hold anything */
     if (!field || strlen(field) < 3 || field[2] == 'Z' || field[2] == 'X')
         return 0;
     for (unsigned i = 0; field && i < 20; i++) /* from the 2nd field to the 22nd */
@@ -250,7 +250,7 @@ static void take_census(int folder, bool ask_state)
 }
 
 /* Room for one more file? Those of processes long dead go first. */
-static bool make_room(int folder)
+static bool make_file_room(int folder)
 {
     take_census(folder, false);
     if (census.n < KEPT)
@@ -279,7 +279,7 @@ static bool has_space(int folder)
 }
 
 /* The head first, so that whoever reads the file meanwhile sees whose it is. */
-static bool fill(int fd)
+static bool write_counters(int fd)
 {
     size_t done = 0;
 
@@ -325,7 +325,7 @@ static bool replace_by_memory(void)
                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == &ag_stats;
 }
 
-/* All that comes before the slots, and `slots`. */
+/* Makes the pages of all that comes before the slots, and of `slots`. */
 static bool make_pages_of(struct ag_stats *stats, uint32_t slots)
 {
     bool made = make_pages(stats, offsetof(struct ag_stats, slots));
@@ -437,12 +437,12 @@ static void begin_in(int folder, const char *folder_path)
     bool mapped;
 
     *file_path = '\0';
-    if (sysconf(_SC_PAGESIZE) > AG_STATS_PAGE || !has_space(folder) || !make_room(folder))
+    if (sysconf(_SC_PAGESIZE) > AG_STATS_PAGE || !has_space(folder) || !make_file_room(folder))
         return;
     fd = make_file(folder, &owner, name);
     if (fd < 0)
         return;
-    mapped = fill(fd) && map_over(fd);
+    mapped = write_counters(fd) && map_over(fd);
     length = snprintf(file_path, sizeof(file_path), "%s/%s", folder_path, name);
     if (!mapped || length >= PATH_MAX) {
         (void)unlinkat(folder, name, 0);

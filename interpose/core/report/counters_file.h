@@ -39,10 +39,11 @@ void ag_record_describe_self(struct ag_record_owner *ret);
 void ag_record_name(const struct ag_record_owner *owner, char name[AG_RECORD_NAME_MAX]);
 /* False when `name` is not exactly what ag_record_name() makes. */
 bool ag_record_parse_name(const char *name, struct ag_record_owner *ret);
-/* As far as process ids tell. */
+/* The state of the process, as far as process ids tell. */
 enum ag_record_state ag_record_state(const struct ag_record_owner *owner);
-/* Of the process that `path` in `folder` names. Whether it lives is told by the lock of the file;
- * only where that tells nothing, by process ids, which mean something else in another container. */
+/* The state of the process that `path` in `folder` names. Whether it lives is told by the lock of
+ * the file; only where that tells nothing, by process ids, which mean something else in another
+ * container. */
 enum ag_record_state ag_record_file_state(int folder, const char *path);
 
 /* The folder that ALLOGRAFT_COUNTERS=`setting` means; false when it means none, or a long one. */
@@ -57,13 +58,13 @@ void ag_record_begin(const char *setting);
 /* In a forked child: memory of its own in the place of the parent's file, all zero. False when
  * there is none, and the parent's counters must be left alone. */
 bool ag_record_begin_child(void);
-/* `bytes` more, all zero, in the file behind the counters; NULL where they lie in no file, or there
+/* `bytes` more, all zero, in the file after the counters; NULL where they lie in no file, or there
  * is no room. Once for each file. */
 void *ag_record_extend(size_t bytes);
 /* Do the counters lie in a file? */
 bool ag_record_exists(void);
-/* At a normal end: nobody needs the file any more. Counting may go on, and a file be begun again.
- */
+/* Removes the file at a normal end: nobody needs it any more. Counting may go on, and a file be
+ * begun again. */
 void ag_record_end(void);
 
 #endif

@@ -59,7 +59,7 @@ static struct identity identify(const char *path)
     return (struct identity){true, st.st_dev, st.st_ino, st.st_mtim, st.st_size};
 }
 
-static bool is_same(const struct identity *a, const struct identity *b)
+static bool is_same_file(const struct identity *a, const struct identity *b)
 {
     return a->exists == b->exists && a->device == b->device && a->inode == b->inode &&
            a->modified.tv_sec == b->modified.tv_sec && a->modified.tv_nsec == b->modified.tv_nsec &&
@@ -87,7 +87,7 @@ const char *ag_deliver_expected(void)
     return expected.path;
 }
 
-static int refuse(int error, char *why, size_t capacity)
+static int explain_error(int error, char *why, size_t capacity)
 {
     snprintf(why, capacity, "%s",
              error == -ETIMEDOUT ? "nobody reads it"
@@ -125,7 +125,7 @@ int ag_deliver_to_stderr(const struct ag_text *text, char *why, size_t capacity)
         return -EBADF;
     }
     result = write_to_descriptor(text, STDERR_FILENO);
-    return result ? refuse(result, why, capacity) : 0;
+    return result ? explain_error(result, why, capacity) : 0;
 }
 
 /* What such a name opens is the file that the descriptor has, but at its beginning: the program's
@@ -149,7 +149,7 @@ static int descriptor_named(const char *path)
     return -1;
 }
 
-/* Into what lies there: a FIFO or a device; or a file where none can be made beside it. */
+/* Writes into what lies there: a FIFO or a device, or a file where none can be made beside it. */
 static int write_in_place(const struct ag_text *text, const char *path)
 {
     int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0666);
@@ -226,13 +226,13 @@ static int find_own_name(const char *path, char *own)
 }
 
 /* Gives the file `beside` the name `path`, or one of its own. With the folder locked. */
-static int take_name(const char *beside, const char *path, bool exclusive)
+static int rename_to(const char *beside, const char *path, bool exclusive)
 {
     struct identity now = identify(path);
     char own[PATH_MAX];
     int result;
 
-    if (!exclusive || is_same(&now, &expected.found))
+    if (!exclusive || is_same_file(&now, &expected.found))
         return rename(beside, path) ? -errno : 0;
     result = find_own_name(path, own);
     if (!result && rename(beside, own))
@@ -252,7 +252,7 @@ static int replace(const struct ag_text *text, const char *path, bool exclusive)
     if (result)
         return result;
     folder = lock_folder(path);
-    result = take_name(beside, path, exclusive);
+    result = rename_to(beside, path, exclusive);
     if (result)
         (void)unlink(beside);
     else
@@ -268,7 +268,7 @@ static bool forbids_files(int error)
     return error == -EACCES || error == -EPERM || error == -EROFS || error == -EBUSY;
 }
 
-/* By its name, be it a file or not. */
+/* Writes to what the path names, be it a file or not. */
 static int write_to_path(const struct ag_text *text, const char *path, bool exclusive)
 {
     char target[PATH_MAX];
@@ -300,5 +300,5 @@ int ag_deliver_to_file(const struct ag_text *text, const char *path, bool exclus
         result = write_to_descriptor(text, descriptor);
     else
         result = write_to_path(text, absolute, exclusive);
-    return result ? refuse(result, why, capacity) : 0;
+    return result ? explain_error(result, why, capacity) : 0;
 }

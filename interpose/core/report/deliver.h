@@ -12,10 +12,10 @@
  * meanwhile is of a process that shares the name. */
 void ag_deliver_expect(const char *path);
 const char *ag_deliver_expected(void);
-/* To what standard error was when the process began, and to nothing else. 0 or -errno, with the
- * reason in why[capacity]. */
+/* Writes to what standard error was when the process began, and to nothing else. 0 or -errno, with
+ * the reason in why[capacity]. */
 int ag_deliver_to_stderr(const struct ag_text *text, char *why, size_t capacity);
-/* To a file, which is replaced by a whole one at once or not at all. `exclusive`: where another
+/* Writes a file, which is replaced by a whole one at once or not at all. `exclusive`: where another
  * process wrote a report of the expected name meanwhile, this one gets a name of its own, and a
  * line says so. What is no file, such as a FIFO or /dev/stdout, is written to, and given up where
  * nobody reads. 0 or -errno, with the reason in why[capacity]. */

@@ -36,7 +36,7 @@ void ag_emit_array(struct ag_emitter *json, const char *key);
 /* Closes the object or array that was opened last. */
 void ag_emit_end(struct ag_emitter *json);
 
-/* The next member begins a line, behind `indent` blanks. */
+/* The next member begins a line, after `indent` blanks. */
 void ag_emit_line(struct ag_emitter *json, unsigned indent);
 
 void ag_emit_number(struct ag_emitter *json, const char *key, uint64_t value);

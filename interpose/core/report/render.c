@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "interpose/core/base/relaxed.h"
 #include "interpose/core/report/emitter.h"
 #include "interpose/core/report/errors/first_error.h"
 #include "interpose/core/report/graphs/render_graphs.h"
@@ -39,7 +40,7 @@ struct view {
 #define RULE_SUM(view, rule, member) \
     ag_stats_sum_of((view)->stats, offsetof(struct ag_stats_slot, rules[rule].member))
 
-static uint64_t counter(const struct view *view, unsigned id)
+static uint64_t view_counter(const struct view *view, unsigned id)
 {
     return ag_stats_counter_of(view->stats, (enum ag_stat)id);
 }
@@ -51,11 +52,6 @@ static uint64_t hits(const struct view *view, unsigned hook)
 }
 
 /* Relaxed: each value is shown by itself. */
-static uint64_t value_of(const _Atomic uint64_t *value)
-{
-    return atomic_load_explicit(value, memory_order_relaxed);
-}
-
 /* How long the process ran, or 0: nobody saw it end. */
 static uint64_t elapsed_ns(const struct view *view)
 {
@@ -66,13 +62,13 @@ static uint64_t elapsed_ns(const struct view *view)
     return moment->ns - view->stats->head.started_ns;
 }
 
-static uint64_t group_sum(const struct view *view, const char *group)
+static uint64_t sum_of_group(const struct view *view, const char *group)
 {
     uint64_t sum = 0;
 
     for (unsigned i = 0; i < AG_N_STATS; i++) {
         if (!strcmp(ag_stat_rows[i].group, group))
-            sum += counter(view, i);
+            sum += view_counter(view, i);
     }
     return sum;
 }
@@ -126,7 +122,7 @@ static bool by_range(const struct view *view)
 /* Calls that rules failed. */
 static uint64_t n_injected(const struct view *view)
 {
-    return group_sum(view, "injected") - counter(view, AG_STAT_INJECTED_CAPTURE);
+    return sum_of_group(view, "injected") - view_counter(view, AG_STAT_INJECTED_CAPTURE);
 }
 
 static const char *warning(const struct view *view, unsigned i)
@@ -149,18 +145,18 @@ static const char *warning(const struct view *view, unsigned i)
                    ? "some of the processes ran on the simulated driver, not on a GPU: their times "
                      "mean nothing"
                    : "ran on the simulated driver, not on a GPU: times mean nothing";
-    if (!*trouble && n_devices(view) && !counter(view, AG_STAT_REDIRECTED) &&
-        !counter(view, AG_STAT_PASSED) && !n_injected(view) && n++ == i)
+    if (!*trouble && n_devices(view) && !view_counter(view, AG_STAT_REDIRECTED) &&
+        !view_counter(view, AG_STAT_PASSED) && !n_injected(view) && n++ == i)
         return "the program allocated nothing through cudaMalloc or cuMemAlloc";
     if (n_injected(view) && n++ == i) {
         snprintf(text, sizeof(text), "rules failed %llu call%s on purpose, as out of memory",
                  (unsigned long long)n_injected(view), n_injected(view) == 1 ? "" : "s");
         return text;
     }
-    if (counter(view, AG_STAT_LOOKUP_UNMATCHED) && n++ == i)
+    if (view_counter(view, AG_STAT_LOOKUP_UNMATCHED) && n++ == i)
         return "cuGetProcAddress returned addresses that belong to no exported symbol: those calls "
                "were not intercepted";
-    if (counter(view, AG_STAT_FALLBACK_NO_IPC) && n++ == i)
+    if (view_counter(view, AG_STAT_FALLBACK_NO_IPC) && n++ == i)
         return "the program asked for an IPC handle of memory that has none; set "
                "ALLOGRAFT_POLICY=native, or a rule that leaves such memory native";
     if (i >= n && i - n < n_bypassing(view)) {
@@ -317,7 +313,7 @@ static void json_placement(struct ag_emitter *json, const struct view *view, uns
     ag_emit_number(json, "alloc_bytes", PLACE_SUM(view, device, place, alloc_bytes));
     ag_emit_number(json, "current_bytes", ag_live_of(view->stats, device, place));
     ag_emit_number(json, "current_blocks", allocs - frees);
-    ag_emit_number(json, "peak_bytes", value_of(&view->stats->peak_bytes[device][place]));
+    ag_emit_number(json, "peak_bytes", ag_relaxed(&view->stats->peak_bytes[device][place]));
     ag_emit_raw(
         json, "alloc_ns", "%.0f",
         ag_render_ticks(view->stats, view->moment, PLACE_SUM(view, device, place, alloc_ticks)));
@@ -353,7 +349,7 @@ static void json_devices(struct ag_emitter *json, const struct view *view)
         ag_emit_number(json, "total_bytes", device->total_bytes);
         ag_emit_number(json, "peak_bytes", ag_sum_peak(view->stats, stats_row(device)));
         ag_emit_number(json, "given_peak_bytes",
-                       value_of(&view->stats->given_peak[stats_row(device)]));
+                       ag_relaxed(&view->stats->given_peak[stats_row(device)]));
         ag_emit_object(json, "placements");
         for (unsigned place = 0; place < AG_N_PLACEMENTS; place++)
             json_placement(json, view, stats_row(device), place);
@@ -373,18 +369,18 @@ static void json_frees(struct ag_emitter *json, const struct view *view)
     ag_render_object_json(json, view->stats, 1, "late_waits", "late_waits");
     ag_emit_line(json, 1);
     ag_emit_number(json, "waited", ag_sum_frees(view->stats).waited);
-    ag_emit_number(json, "pending_peak_bytes", value_of(&view->stats->pending_bytes.peak));
+    ag_emit_number(json, "pending_peak_bytes", ag_relaxed(&view->stats->pending_bytes.peak));
     ag_emit_end(json);
     ag_emit_line(json, 0);
     ag_emit_object(json, "cache");
     ag_render_group_json(json, view->stats, "cache");
-    ag_emit_number(json, "peak_bytes", value_of(&view->stats->cached_peak));
+    ag_emit_number(json, "peak_bytes", ag_relaxed(&view->stats->cached_peak));
     ag_emit_end(json);
     ag_emit_line(json, 0);
     ag_emit_object(json, "slabs");
     ag_render_group_json(json, view->stats, "slabs");
-    ag_emit_number(json, "held_bytes", value_of(&view->stats->slab_bytes.current));
-    ag_emit_number(json, "peak_bytes", value_of(&view->stats->slab_bytes.peak));
+    ag_emit_number(json, "held_bytes", ag_relaxed(&view->stats->slab_bytes.current));
+    ag_emit_number(json, "peak_bytes", ag_relaxed(&view->stats->slab_bytes.peak));
     ag_emit_end(json);
     ag_render_object_json(json, view->stats, 0, "pool", "pool");
 }
@@ -437,11 +433,11 @@ void ag_render_json(struct ag_text *text, const struct ag_stats *stats,
 /* The lines of a group whose counters are not zero. */
 static void text_group(const struct view *view, const char *group, const char *title)
 {
-    if (!group_sum(view, group))
+    if (!sum_of_group(view, group))
         return;
     ADD(view, "  %s\n", title);
     for (unsigned i = 0; i < AG_N_STATS; i++) {
-        uint64_t count = counter(view, i);
+        uint64_t count = view_counter(view, i);
 
         if (count && !strcmp(ag_stat_rows[i].group, group))
             ADD(view, "    %-52s %14llu\n", ag_stat_rows[i].label, (unsigned long long)count);
@@ -471,7 +467,7 @@ static void text_placement(const struct view *view, unsigned device, unsigned pl
         return;
     ag_text_size(total, sizeof(total), PLACE_SUM(view, device, place, alloc_bytes));
     ag_text_size(current, sizeof(current), ag_live_of(view->stats, device, place));
-    ag_text_size(peak, sizeof(peak), value_of(&view->stats->peak_bytes[device][place]));
+    ag_text_size(peak, sizeof(peak), ag_relaxed(&view->stats->peak_bytes[device][place]));
     text_mean(view, per_alloc, sizeof(per_alloc), alloc_ns, allocs);
     text_mean(view, per_free, sizeof(per_free), free_ns, frees);
     ADD(view, "    %-8s %10llu %10llu %12s %12s %12s %10s %10s\n", ag_placement_names[place],
@@ -509,7 +505,7 @@ static void text_most(const struct view *view, unsigned row)
         ag_text_size(had, sizeof(had), ag_sum_peak(view->stats, row)));
     if (view->stats->given_peak[row])
         ADD(view, "; of the device, with what was kept for later: %s",
-            ag_text_size(gave, sizeof(gave), value_of(&view->stats->given_peak[row])));
+            ag_text_size(gave, sizeof(gave), ag_relaxed(&view->stats->given_peak[row])));
     ADD(view, "\n");
 }
 
@@ -536,7 +532,7 @@ static void text_coverage(const struct view *view)
 {
     ADD(view, "  coverage\n");
     for (unsigned i = 0; i < AG_N_STATS; i++) {
-        uint64_t count = counter(view, i);
+        uint64_t count = view_counter(view, i);
 
         if (count &&
             (!strcmp(ag_stat_rows[i].group, "lookups") || !strcmp(ag_stat_rows[i].group, "calls")))
@@ -545,13 +541,13 @@ static void text_coverage(const struct view *view)
 }
 
 /* Defaults of replay where it was not asked for: nobody wants to know. */
-static bool is_idle(const struct view *view, const char *name, const char *mark)
+static bool is_idle_setting(const struct view *view, const char *name, const char *mark)
 {
     return !*mark && !*view->stats->head.replay && !strncmp(name, "GRAPH_", strlen("GRAPH_"));
 }
 
 /* Wrapped at 100 columns; what is no default is marked. Rules stand below by themselves. */
-static void text_settings(const struct view *view)
+static void text_all_settings(const struct view *view)
 {
     const char *config = NULL;
     size_t column = 100, at = 0;
@@ -565,7 +561,7 @@ static void text_settings(const struct view *view)
         char number[16];
         size_t length;
 
-        if (is_idle(view, name, mark))
+        if (is_idle_setting(view, name, mark))
             continue;
         snprintf(number, sizeof(number), "%u", n_rules(view));
         if (i == AG_OPTION_RULES && n_rules(view))
@@ -623,14 +619,14 @@ static void text_idle_rules(const struct view *view)
 }
 
 /* When a pool was made, and why. With the policies that never make one there is nothing to say. */
-static void text_pool(const struct view *view)
+static void text_pool_made(const struct view *view)
 {
-    unsigned long long made = counter(view, AG_STAT_POOL_MADE);
-    unsigned long long after = counter(view, AG_STAT_POOL_AFTER);
-    unsigned long long misses = counter(view, AG_STAT_POOL_MISSES);
+    unsigned long long made = view_counter(view, AG_STAT_POOL_MADE);
+    unsigned long long after = view_counter(view, AG_STAT_POOL_AFTER);
+    unsigned long long misses = view_counter(view, AG_STAT_POOL_MISSES);
 
     if (!made && !strcmp(ag_render_setting(view->stats, AG_OPTION_POLICY), "auto") &&
-        counter(view, AG_STAT_REDIRECTED))
+        view_counter(view, AG_STAT_REDIRECTED))
         ADD(view, "  no pool was needed\n");
     if (!made)
         return;
@@ -694,7 +690,7 @@ void ag_render_text(struct ag_text *text, const struct ag_stats *stats,
     char cached[32], slabs[32];
 
     text_summary(view);
-    text_settings(view);
+    text_all_settings(view);
     text_rules(view);
     text_devices(view);
     ag_render_replay_text(text, stats);
@@ -703,14 +699,14 @@ void ag_render_text(struct ag_text *text, const struct ag_stats *stats,
     text_group(view, "drains", "why frees waited for all work");
     text_group(view, "late_waits", "when the host waited for ordered frees later");
     text_group(view, "cache", "cache of freed blocks");
-    if (value_of(&stats->cached_peak))
+    if (ag_relaxed(&stats->cached_peak))
         ADD(view, "    %-52s %14s\n", "most bytes held",
-            ag_text_size(cached, sizeof(cached), value_of(&stats->cached_peak)));
+            ag_text_size(cached, sizeof(cached), ag_relaxed(&stats->cached_peak)));
     text_group(view, "slabs", "slabs that small blocks are cut from");
-    if (value_of(&stats->slab_bytes.peak))
+    if (ag_relaxed(&stats->slab_bytes.peak))
         ADD(view, "    %-52s %14s\n", "most bytes in slabs",
-            ag_text_size(slabs, sizeof(slabs), value_of(&stats->slab_bytes.peak)));
-    text_pool(view);
+            ag_text_size(slabs, sizeof(slabs), ag_relaxed(&stats->slab_bytes.peak)));
+    text_pool_made(view);
     text_group(view, "managed", "managed memory");
     text_group(view, "pressure", "want of memory");
     text_group(view, "injected", "calls that rules failed");

@@ -12,7 +12,7 @@ static unsigned n_marks(const struct ag_stats *stats)
 }
 
 /* The name of a row, which a file of counters may hold without its end. */
-static void name_of(const struct ag_mark_stats *mark, char name[sizeof(mark->name)])
+static void mark_name(const struct ag_mark_stats *mark, char name[sizeof(mark->name)])
 {
     memcpy(name, mark->name, sizeof(mark->name));
     name[sizeof(mark->name) - 1] = '\0';
@@ -27,7 +27,7 @@ void ag_render_marks_json(struct ag_emitter *json, const struct ag_stats *stats)
     for (unsigned i = 0; i < n_marks(stats); i++) {
         const struct ag_mark_stats *mark = &stats->marks[i];
 
-        name_of(mark, name);
+        mark_name(mark, name);
         ag_emit_line(json, 1);
         ag_emit_object(json, NULL);
         ag_emit_string(json, "name", name);
@@ -50,7 +50,7 @@ void ag_render_marks_text(struct ag_text *text, const struct ag_stats *stats)
     for (unsigned i = 0; i < n_marks(stats); i++) {
         const struct ag_mark_stats *mark = &stats->marks[i];
 
-        name_of(mark, name);
+        mark_name(mark, name);
         ag_text_add(text, "    %-40s %12llu %14s %14s   %s then\n", name,
                     (unsigned long long)mark->count,
                     ag_text_duration(first, sizeof(first), (double)mark->first_ns),

@@ -18,10 +18,10 @@ struct ag_moment {
 
 /* The counters of a group as members of the object that is open. */
 void ag_render_group_json(struct ag_emitter *json, const struct ag_stats *stats, const char *group);
-/* The same as an object `key` of its own, on a line of its own. */
+/* The counters of a group as an object `key` of their own, on a line of its own. */
 void ag_render_object_json(struct ag_emitter *json, const struct ag_stats *stats, unsigned indent,
                            const char *key, const char *group);
-/* The next of the texts that the settings are kept as; *at goes on behind it. "" behind the last.
+/* The next of the texts that the settings are kept as; *at goes on after it. "" after the last.
  */
 const char *ag_render_next_text(const struct ag_stats *stats, size_t *at);
 /* The value of the setting in that row (enum ag_option_row), "" if it is not known; it lies in
@@ -30,7 +30,7 @@ const char *ag_render_setting(const struct ag_stats *stats, unsigned row);
 /* Nanoseconds for ticks of the counters' clock; 0 where nobody can tell. */
 double ag_render_ticks(const struct ag_stats *stats, const struct ag_moment *moment,
                        uint64_t ticks);
-/* The same in whole nanoseconds. */
+/* Whole nanoseconds for ticks of the counters' clock. */
 double ag_render_ns(const struct ag_stats *stats, const struct ag_moment *moment, uint64_t ticks);
 
 #endif

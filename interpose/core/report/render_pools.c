@@ -107,7 +107,7 @@ void ag_render_pools_json(struct ag_emitter *json, const struct ag_stats *stats)
         ag_emit_end(json);
 }
 
-static void text_pool(struct ag_text *text, const struct pool *pool)
+static void text_app_pool(struct ag_text *text, const struct pool *pool)
 {
     char total[32], reserved[32] = "-", used[32] = "-", device[16] = "-", frees[24] = "-";
 
@@ -125,7 +125,8 @@ static void text_pool(struct ag_text *text, const struct pool *pool)
                 reserved, pool->raised ? "  kept" : "", pool->destroyed ? "  destroyed" : "");
 }
 
-/* Only pools that something was asked of: many programs look at the default pool and leave it. */
+/* Renders only pools that something was asked of: many programs look at the default pool and leave
+ * it. */
 void ag_render_pools_text(struct ag_text *text, const struct ag_stats *stats)
 {
     struct pool pool;
@@ -138,7 +139,7 @@ void ag_render_pools_text(struct ag_text *text, const struct ag_stats *stats)
         if (first)
             ag_text_add(text, "  the program's own pools\n    %-8s %6s %10s %10s %12s %12s %12s\n",
                         "pool", "device", "allocs", "frees", "total", "used high", "held high");
-        text_pool(text, &pool);
+        text_app_pool(text, &pool);
         first = false;
     }
 }

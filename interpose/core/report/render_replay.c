@@ -6,7 +6,7 @@
 
 #include "interpose/core/report/render_parts.h"
 
-static uint64_t counter(const struct ag_stats *stats, unsigned id)
+static uint64_t replay_counter(const struct ag_stats *stats, unsigned id)
 {
     return ag_stats_counter_of(stats, (enum ag_stat)id);
 }
@@ -40,7 +40,7 @@ void ag_render_replay_json(struct ag_emitter *json, const struct ag_stats *stats
 /* ---- text ---------------------------------------------------------------------------------- */
 
 /* "12.3 %", or nothing of nothing. */
-static const char *share(char *buffer, size_t size, uint64_t part, uint64_t whole)
+static const char *percent_text(char *buffer, size_t size, uint64_t part, uint64_t whole)
 {
     (void)ag_text_print(buffer, size, "%.1f %%",
                         whole ? 100.0 * (double)part / (double)whole : 0.0);
@@ -55,52 +55,53 @@ static const char *per_launch(char *buffer, size_t size, uint64_t n, uint64_t la
     return launches ? buffer : "";
 }
 
-/* What stands behind a row's number; "" for most. */
+/* What stands after a row's number; "" for most. */
 static const char *remark(const struct ag_stats *stats, unsigned id, char *buffer, size_t size)
 {
-    uint64_t count = counter(stats, id);
+    uint64_t count = replay_counter(stats, id);
 
     switch (id) {
     case AG_STAT_REPLAY_WITHHELD:
     case AG_STAT_REPLAY_REPLAYED:
     case AG_STAT_REPLAY_RELEASED:
     case AG_STAT_REPLAY_SLEPT:
-        return share(buffer, size, count, counter(stats, AG_STAT_REPLAY_SEEN));
+        return percent_text(buffer, size, count, replay_counter(stats, AG_STAT_REPLAY_SEEN));
     case AG_STAT_REPLAY_LAUNCHES:
-        (void)ag_text_print(buffer, size, "%.1f operations each",
-                            count ? (double)counter(stats, AG_STAT_REPLAY_REPLAYED) / (double)count
-                                  : 0.0);
+        (void)ag_text_print(
+            buffer, size, "%.1f operations each",
+            count ? (double)replay_counter(stats, AG_STAT_REPLAY_REPLAYED) / (double)count : 0.0);
         return buffer;
     case AG_STAT_REPLAY_UPDATED:
-        return per_launch(buffer, size, count, counter(stats, AG_STAT_REPLAY_LAUNCHES));
+        return per_launch(buffer, size, count, replay_counter(stats, AG_STAT_REPLAY_LAUNCHES));
     case AG_STAT_REPLAY_EAGER_ITERATIONS:
-        return share(buffer, size, count, counter(stats, AG_STAT_REPLAY_ITERATIONS));
+        return percent_text(buffer, size, count, replay_counter(stats, AG_STAT_REPLAY_ITERATIONS));
     default:
         return "";
     }
 }
 
-static void add_row(struct ag_text *text, const char *label, const char *value, const char *behind)
+static void add_value_row(struct ag_text *text, const char *label, const char *value,
+                          const char *behind)
 {
     ag_text_add(text, "    %-52s %14s%s%s\n", label, value, *behind ? "  " : "", behind);
 }
 
-static void add_count(struct ag_text *text, const struct ag_stats *stats, unsigned id,
-                      const char *behind)
+static void add_counter(struct ag_text *text, const struct ag_stats *stats, unsigned id,
+                        const char *behind)
 {
     char value[32];
 
     if (id == AG_STAT_REPLAY_BUILD_NS)
-        ag_text_duration(value, sizeof(value), (double)counter(stats, id));
+        ag_text_duration(value, sizeof(value), (double)replay_counter(stats, id));
     else
-        snprintf(value, sizeof(value), "%llu", (unsigned long long)counter(stats, id));
-    add_row(text, ag_stat_rows[id].label, value, behind);
+        snprintf(value, sizeof(value), "%llu", (unsigned long long)replay_counter(stats, id));
+    add_value_row(text, ag_stat_rows[id].label, value, behind);
 }
 
 /* How long an iteration takes with and without graphs, by the last comparison of
  * graph/learn/profit. Where nobody waits, the host runs ahead of the device, so its time is not the
  * program's. */
-static void add_times(struct ag_text *text, const struct ag_stats *stats)
+static void add_iteration_times(struct ag_text *text, const struct ag_stats *stats)
 {
     double eager = (double)stats->eager_ns, replayed = (double)stats->replayed_ns;
     bool unwaited = stats->compared_unwaited;
@@ -112,29 +113,29 @@ static void add_times(struct ag_text *text, const struct ag_stats *stats)
     if (unwaited)
         snprintf(label, sizeof(label), "%u operations without graphs, for the host (median)",
                  AG_UNWAITED_ITERATION);
-    add_row(text, label, ag_text_duration(value, sizeof(value), eager), "");
-    add_row(text, unwaited ? "with graphs" : "an iteration with graphs",
-            ag_text_duration(value, sizeof(value), replayed),
-            unwaited ? "the device may take longer" : behind);
+    add_value_row(text, label, ag_text_duration(value, sizeof(value), eager), "");
+    add_value_row(text, unwaited ? "with graphs" : "an iteration with graphs",
+                  ag_text_duration(value, sizeof(value), replayed),
+                  unwaited ? "the device may take longer" : behind);
 }
 
-/* Only where there was something to keep. */
+/* Adds the counts of staging, if there was anything to keep. */
 static void add_staging(struct ag_text *text, const struct ag_stats *stats)
 {
     bool said = false;
     char value[32];
 
     for (unsigned i = 0; i < AG_N_STATS; i++) {
-        if (strcmp(ag_stat_rows[i].group, "staging") || !counter(stats, i))
+        if (strcmp(ag_stat_rows[i].group, "staging") || !replay_counter(stats, i))
             continue;
         if (!said)
             ag_text_add(text, "  host data of withheld copies\n");
         said = true;
         if (i == AG_STAT_STAGING_BYTES)
-            add_row(text, ag_stat_rows[i].label,
-                    ag_text_size(value, sizeof(value), counter(stats, i)), "");
+            add_value_row(text, ag_stat_rows[i].label,
+                          ag_text_size(value, sizeof(value), replay_counter(stats, i)), "");
         else
-            add_count(text, stats, i, "");
+            add_counter(text, stats, i, "");
     }
 }
 
@@ -150,17 +151,18 @@ void ag_render_replay_text(struct ag_text *text, const struct ag_stats *stats)
         bool always =
             i == AG_STAT_REPLAY_STREAMS || i == AG_STAT_REPLAY_SEEN || i == AG_STAT_REPLAY_REPLAYED;
 
-        if (!strcmp(ag_stat_rows[i].group, "replay") && (always || counter(stats, i)))
-            add_count(text, stats, i, remark(stats, i, behind, sizeof(behind)));
+        if (!strcmp(ag_stat_rows[i].group, "replay") && (always || replay_counter(stats, i)))
+            add_counter(text, stats, i, remark(stats, i, behind, sizeof(behind)));
         if (!strcmp(ag_stat_rows[i].group, "flushes"))
-            flushes += counter(stats, i);
+            flushes += replay_counter(stats, i);
     }
-    add_times(text, stats);
+    add_iteration_times(text, stats);
     if (flushes)
         ag_text_add(text, "  why withheld work went out\n");
     for (unsigned i = 0; i < AG_N_STATS; i++) {
-        if (!strcmp(ag_stat_rows[i].group, "flushes") && counter(stats, i))
-            add_count(text, stats, i, share(behind, sizeof(behind), counter(stats, i), flushes));
+        if (!strcmp(ag_stat_rows[i].group, "flushes") && replay_counter(stats, i))
+            add_counter(text, stats, i,
+                        percent_text(behind, sizeof(behind), replay_counter(stats, i), flushes));
     }
     add_staging(text, stats);
 }
@@ -175,11 +177,11 @@ const char *ag_render_replay_warning(const struct ag_stats *stats, bool by_range
         snprintf(text, sizeof(text), "nothing was replayed: %.128s", stats->head.replay);
         return text;
     }
-    if (on && !counter(stats, AG_STAT_REPLAY_STREAMS) && n++ == i)
+    if (on && !replay_counter(stats, AG_STAT_REPLAY_STREAMS) && n++ == i)
         return "ALLOGRAFT_GRAPH marks no stream that the program used: nothing was replayed";
-    if (on && by_range && !counter(stats, AG_STAT_REPLAY_MARKS) && n++ == i)
+    if (on && by_range && !replay_counter(stats, AG_STAT_REPLAY_MARKS) && n++ == i)
         return "no range or mark of NVTX had the name that ALLOGRAFT_GRAPH_ITERATION gives";
-    if (counter(stats, AG_STAT_REPLAY_VERIFY_DIFFERENT) && n++ == i)
+    if (replay_counter(stats, AG_STAT_REPLAY_VERIFY_DIFFERENT) && n++ == i)
         return "ALLOGRAFT_GRAPH_VERIFY found launches of graphs that computed other bytes than the "
                "program's own calls: a bug of ours, or of a program that is not deterministic; set "
                "ALLOGRAFT_GRAPH=off";

@@ -12,7 +12,7 @@
 void ag_render_replay_json(struct ag_emitter *json, const struct ag_stats *stats);
 void ag_render_replay_text(struct ag_text *text, const struct ag_stats *stats);
 
-/* The i-th warning, of memory of the function, or NULL behind the last. by_range: iterations begin
+/* The i-th warning, of memory of the function, or NULL after the last. by_range: iterations begin
  * where NVTX says so. */
 const char *ag_render_replay_warning(const struct ag_stats *stats, bool by_range, unsigned i);
 

@@ -70,7 +70,7 @@ static const char *rank_text(void)
 }
 
 /* The first line of a small file, without its end; "" when there is none. */
-static void read_line(const char *path, char *line, size_t capacity)
+static void read_first_line(const char *path, char *line, size_t capacity)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     ssize_t length = fd < 0 ? -1 : read(fd, line, capacity - 1);
@@ -100,7 +100,7 @@ static void describe_process(struct ag_stats_head *head)
 }
 
 /* Appends `value` and its NUL, cut to what room there is. */
-static size_t append(char *text, size_t at, size_t capacity, const char *value)
+static size_t append_text(char *text, size_t at, size_t capacity, const char *value)
 {
     size_t length = strlen(value);
 
@@ -113,16 +113,16 @@ static size_t append(char *text, size_t at, size_t capacity, const char *value)
     return at + length + 1;
 }
 
-/* Every setting in the order of the list, and the rules. */
+/* Describes every setting in the order of the list, and the rules. */
 static void describe_settings(struct ag_stats_head *head, const struct ag_options *options)
 {
     char origin[AG_TEXT_MAX + 16];
     size_t at = 0;
 
     for (size_t i = 0; i < ag_options_count(); i++) {
-        at = append(head->settings, at, sizeof(head->settings),
-                    ag_option_origin(options, i, origin, sizeof(origin)));
-        at = append(head->settings, at, sizeof(head->settings), ag_option_value(options, i));
+        at = append_text(head->settings, at, sizeof(head->settings),
+                         ag_option_origin(options, i, origin, sizeof(origin)));
+        at = append_text(head->settings, at, sizeof(head->settings), ag_option_value(options, i));
     }
     for (unsigned i = 0; i < options->rules.n; i++)
         snprintf(head->rules[i], sizeof(head->rules[i]), "%s", options->rules.rule[i].text);
@@ -161,7 +161,7 @@ void ag_report_describe(const struct ag_options *options)
     head->bytes = sizeof(ag_stats);
     head->fingerprint = ag_stats_fingerprint();
     snprintf(head->version, sizeof(head->version), "%s", AG_VERSION);
-    read_line("/proc/sys/kernel/random/boot_id", head->boot, sizeof(head->boot));
+    read_first_line("/proc/sys/kernel/random/boot_id", head->boot, sizeof(head->boot));
     memcpy(head->magic, AG_STATS_MAGIC, sizeof(AG_STATS_MAGIC));
     expect_report();
 }

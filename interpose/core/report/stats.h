@@ -127,7 +127,8 @@ struct ag_guard_finding {
     char allocated_by[96], freed_by[96]; /* "module+0x1234"; "" not known, or not freed */
 };
 
-/* Of whole pages, which are there once the slot is used: see counters_file.c. */
+/* A slot's counters. It has whole pages, which are there once the slot is used: see
+ * counters_file.c. */
 struct ag_stats_slot {
     _Alignas(AG_STATS_PAGE) _Atomic uint64_t counters[AG_N_STATS];
     _Atomic uint64_t hits[AG_N_HOOKS];
@@ -271,7 +272,7 @@ static inline void ag_stats_count(unsigned slot, _Atomic uint64_t *counter, uint
 /* The calling thread's slot; if it is its own, the thread knows from now on where it counts. */
 unsigned ag_stats_find_own(void);
 
-/* The same counts, of any thread. */
+/* Count what the functions below do, for any thread: also one that has not counted before. */
 void ag_stats_add_first(enum ag_stat id, uint64_t n);
 void ag_stats_hit_first(enum ag_hook hook);
 
@@ -285,7 +286,8 @@ static inline void ag_stats_add(enum ag_stat id, uint64_t n)
         ag_stats_add_first(id, n);
 }
 
-/* Likewise, and as a hook's call below: of a thread that has counted before. No call is made. */
+/* Adds to a counter of a thread that has counted before, without a call: see
+ * ag_stats_hit_again(). */
 static inline void ag_stats_add_again(enum ag_stat id, uint64_t n)
 {
     unsigned slot = ag_slot_of_thread - 1;

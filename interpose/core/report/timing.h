@@ -50,7 +50,7 @@ struct ag_timed {
     uint64_t sum;          /* ticks of all calls that it stands for */
 };
 
-/* It is over. */
+/* The call is over. */
 static inline struct ag_timed ag_timing_end(void)
 {
     struct ag_timed timed = {.began = ag_timing.began};

@@ -47,8 +47,8 @@ int ag_unused_mark(int witness, const char *counters, char *text, size_t size)
     return length > 0 && (size_t)length < size ? 0 : -ENAMETOOLONG;
 }
 
-/* The number at *text, which moves behind the colon that follows; NULL where there is none. */
-static unsigned long long take_number(const char **text)
+/* The number at *text, which moves after the colon that follows; NULL where there is none. */
+static unsigned long long read_number(const char **text)
 {
     char *end = NULL;
     unsigned long long number = *text ? strtoull(*text, &end, 10) : 0;
@@ -64,9 +64,9 @@ void ag_unused_begin(void)
 
     if (!value)
         return;
-    found.pid = (int)take_number(&value);
-    found.began_ns = take_number(&value);
-    found.witness = (int)take_number(&value);
+    found.pid = (int)read_number(&value);
+    found.began_ns = read_number(&value);
+    found.witness = (int)read_number(&value);
     if (!value || strlen(value) >= sizeof(found.counters))
         return;
     memcpy(found.counters, value, strlen(value) + 1);

@@ -107,7 +107,7 @@ static bool has_changed(void)
     return true;
 }
 
-static bool is_named(const struct link_map *map, const struct module *module)
+static bool ends_with_name(const struct link_map *map, const struct module *module)
 {
     size_t length = strlen(map->l_name);
     const char *end = map->l_name + length;
@@ -131,11 +131,12 @@ static bool still_holds(const void *address, uint64_t found, const _Atomic uint6
     map = ag_loaded_map(address);
     if (!map)
         return !place;
-    return place && is_named(map, atomic_load_explicit(&modules[place - 1], memory_order_acquire));
+    return place &&
+           ends_with_name(map, atomic_load_explicit(&modules[place - 1], memory_order_acquire));
 }
 
 /* The file name of the module; false when the address is in none. */
-static bool name_of(const struct link_map *map, char name[NAME_MAX + 1])
+static bool module_name(const struct link_map *map, char name[NAME_MAX + 1])
 {
     const char *path, *slash;
     size_t length;
@@ -157,7 +158,7 @@ void ag_caller_begin_child(void)
 }
 
 /* The place of the module of that name plus 1, entered where it is new; 0 when there is no room. */
-static uint64_t place_of(const char *name)
+static uint64_t module_place(const char *name)
 {
     struct module *own = NULL;
 
@@ -185,14 +186,14 @@ static uint64_t place_of(const char *name)
     return 0;
 }
 
-static uint64_t look_up(const void *address)
+static uint64_t look_up_caller(const void *address)
 {
     const struct link_map *map = ag_loaded_map(address);
     uint64_t place = 0, kind = AG_CALLER_PROGRAM;
     char name[NAME_MAX + 1];
 
-    if (name_of(map, name)) {
-        place = place_of(name);
+    if (module_name(map, name)) {
+        place = module_place(name);
         kind = place ? atomic_load(&modules[place - 1])->caller : classify(name);
         kind |= stays(map) ? STAYS : 0;
     }
@@ -200,17 +201,17 @@ static uint64_t look_up(const void *address)
 }
 
 /* Place and kind for the address, from the table where it stands there. */
-static uint64_t find(const void *address)
+static uint64_t find_caller(const void *address)
 {
     uint64_t value = (uint64_t)(uintptr_t)address;
     _Atomic uint64_t *entry = &known[ag_hash_spread(value) >> 55];
     uint64_t found = atomic_load_explicit(entry, memory_order_acquire); /* and its module */
 
     if (value >> ADDRESS_BITS)
-        return look_up(address);
+        return look_up_caller(address);
     if (found >> (KIND_BITS + PLACE_BITS) != value || !found ||
         !still_holds(address, found, entry)) {
-        found = value << (KIND_BITS + PLACE_BITS) | look_up(address);
+        found = value << (KIND_BITS + PLACE_BITS) | look_up_caller(address);
         atomic_store_explicit(entry, found, memory_order_release);
     }
     return found & ((1u << (KIND_BITS + PLACE_BITS)) - 1);
@@ -218,14 +219,14 @@ static uint64_t find(const void *address)
 
 enum ag_caller ag_caller_of(const void *address)
 {
-    return (enum ag_caller)(find(address) & (STAYS - 1));
+    return (enum ag_caller)(find_caller(address) & (STAYS - 1));
 }
 
 _Thread_local const void *ag_caller_harmless;
 
 bool ag_caller_look_exporter(const void *address)
 {
-    uint64_t found = find(address) & ((1u << KIND_BITS) - 1);
+    uint64_t found = find_caller(address) & ((1u << KIND_BITS) - 1);
 
     if ((found & (STAYS - 1)) == AG_CALLER_EXPORTER)
         return true;
@@ -242,7 +243,7 @@ void ag_caller_prepare(const void *address)
 
 const char *ag_caller_module(const void *address)
 {
-    uint64_t place = find(address) >> KIND_BITS;
+    uint64_t place = find_caller(address) >> KIND_BITS;
 
     return place ? atomic_load_explicit(&modules[place - 1], memory_order_acquire)->name : NULL;
 }
@@ -252,7 +253,7 @@ void ag_caller_text(const void *address, char *text, size_t size)
     const struct link_map *map = ag_loaded_map(address);
     char name[NAME_MAX + 1];
 
-    if (name_of(map, name))
+    if (module_name(map, name))
         snprintf(text, size, "%.80s+0x%lx", name, (unsigned long)address - map->l_addr);
     else
         snprintf(text, size, "%p", address);

@@ -1,4 +1,4 @@
-/* Who called: the library behind a return address. */
+/* Who called: the library that a return address lies in. */
 #ifndef AG_CALLER_H
 #define AG_CALLER_H
 
@@ -11,8 +11,8 @@ enum ag_caller {
     AG_CALLER_EXPORTER, /* hands its memory to other processes or devices: NCCL, UCX, MPI, ... */
 };
 
-/* Of the return address of a hook. For an address met before, a few nanoseconds in the program and
- * what it is linked with, some tens in a library that may be closed. */
+/* Whom the return address of a hook belongs to. For an address met before, a few nanoseconds in the
+ * program and what it is linked with, some tens in a library that may be closed. */
 enum ag_caller ag_caller_of(const void *address);
 
 /* The last address that the calling thread asked ag_caller_is_exporter() about, if it lies in what

@@ -11,8 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Until the end of the file or the end of the room. The bytes read, or -errno. */
-static ssize_t read_all(int fd, char *buffer, size_t room)
+/* Reads until the end of the file or the end of the room. Returns the bytes read, or -errno. */
+static ssize_t read_to_end(int fd, char *buffer, size_t room)
 {
     size_t length = 0;
 
@@ -54,7 +54,7 @@ int ag_config_load(const char *path, char buffer[AG_CONFIG_MAX + 1], size_t *ret
                    size_t why_size)
 {
     int fd = open_regular(path);
-    ssize_t length = fd < 0 ? fd : read_all(fd, buffer, AG_CONFIG_MAX + 1);
+    ssize_t length = fd < 0 ? fd : read_to_end(fd, buffer, AG_CONFIG_MAX + 1);
 
     if (fd >= 0)
         close(fd);
@@ -82,7 +82,7 @@ void ag_config_begin(struct ag_config *config, char *text, size_t length)
     config->line = 0;
 }
 
-static int is_blank(char c)
+static int is_space_in_line(char c)
 {
     return c == ' ' || (c >= '\t' && c <= '\r');
 }
@@ -90,15 +90,15 @@ static int is_blank(char c)
 /* The first byte from `text` on, before `end`, that is no blank. */
 static char *skip_blanks(char *text, const char *end)
 {
-    while (text < end && is_blank(*text))
+    while (text < end && is_space_in_line(*text))
         text++;
     return text;
 }
 
 /* Cuts the blanks before `end`, not below `text`; returns the text. */
-static char *ended(char *text, char *end)
+static char *trim_end(char *text, char *end)
 {
-    while (end > text && is_blank(end[-1]))
+    while (end > text && is_space_in_line(end[-1]))
         end--;
     *end = '\0';
     return text;
@@ -114,7 +114,7 @@ static int split(const char *line, char *name, char *end, struct ag_config_entry
         snprintf(why, why_size,
                  "column %zu: no '=' behind \"%.40s\"; allowed: NAME=value, or # and "
                  "a comment",
-                 (size_t)(end - line) + 1, ended(name, end));
+                 (size_t)(end - line) + 1, trim_end(name, end));
         return -EINVAL;
     }
     if (equals == name) {
@@ -129,12 +129,12 @@ static int split(const char *line, char *name, char *end, struct ag_config_entry
         .name_column = (size_t)(name - line) + 1,
         .value_column = (size_t)(value - line) + 1,
     };
-    (void)ended(value, end);
-    (void)ended(name, equals);
+    (void)trim_end(value, end);
+    (void)trim_end(name, equals);
     return 1;
 }
 
-/* A file with a NUL byte is no text: nothing behind it is read. */
+/* A file with a NUL byte is no text: nothing after it is read. */
 static int refuse_nul(struct ag_config *config, const char *line, const char *end, char *why,
                       size_t why_size)
 {

@@ -26,16 +26,16 @@ struct ag_config_entry {
     size_t name_column, value_column; /* of the line, in bytes from 1 */
 };
 
-/* Reads the regular file at `path`. 0, with its length in *ret_length and a NUL behind it; or
+/* Reads the regular file at `path`. 0, with its length in *ret_length and a NUL after it; or
  * -errno, with one line in `why`: no such file, no regular file, larger than AG_CONFIG_MAX, ... */
 int ag_config_load(const char *path, char buffer[AG_CONFIG_MAX + 1], size_t *ret_length, char *why,
                    size_t why_size);
 
-/* `text`, which is written into, has a NUL behind its `length` bytes. */
+/* `text`, which is written into, has a NUL after its `length` bytes. */
 void ag_config_begin(struct ag_config *config, char *text, size_t length);
 
-/* The next setting: 1, or 0 behind the last, or -EINVAL where a line is none: `why` is then one
- * line that begins with "column N: ", and the walk goes on behind it. */
+/* The next setting: 1, or 0 after the last, or -EINVAL where a line is none: `why` is then one
+ * line that begins with "column N: ", and the walk goes on after it. */
 int ag_config_next(struct ag_config *config, struct ag_config_entry *ret, char *why,
                    size_t why_size);
 

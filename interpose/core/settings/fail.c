@@ -5,7 +5,7 @@
 #include <string.h>
 
 /* A number that looks random and depends on both: the finisher of MurmurHash3 over their sum. */
-static uint64_t draw(uint64_t seed, uint64_t n)
+static uint64_t mix_numbers(uint64_t seed, uint64_t n)
 {
     uint64_t x = n + seed * 0x9e3779b97f4a7c15u;
 
@@ -19,7 +19,7 @@ bool ag_fail_is_due(const struct ag_fail *fail, uint64_t n)
     if (n <= fail->after || (n - fail->after) % fail->every)
         return false;
     return fail->chance_ppm == AG_CHANCE_ALWAYS ||
-           draw(fail->seed, n) % AG_CHANCE_ALWAYS < fail->chance_ppm;
+           mix_numbers(fail->seed, n) % AG_CHANCE_ALWAYS < fail->chance_ppm;
 }
 
 bool ag_fail_is_all(const struct ag_fail *fail)
@@ -28,9 +28,9 @@ bool ag_fail_is_all(const struct ag_fail *fail)
            fail->chance_ppm == AG_CHANCE_ALWAYS;
 }
 
-/* The digits at `*text`, behind which it is left, as a number with so many decimals. False: none,
+/* The digits at `*text`, after which it is left, as a number with so many decimals. False: none,
  * or too many. */
-static bool take_digits(const char **text, unsigned most, uint64_t *ret_value, unsigned *ret_n)
+static bool parse_digits(const char **text, unsigned most, uint64_t *ret_value, unsigned *ret_n)
 {
     unsigned n = 0;
 
@@ -49,11 +49,11 @@ bool ag_chance_parse(const char *text, uint64_t *ret_ppm)
     unsigned decimals = percent ? 4 : 6, n = 0, whole_digits;
     uint64_t whole, part = 0, ppm;
 
-    if (!take_digits(&text, 9, &whole, &whole_digits))
+    if (!parse_digits(&text, 9, &whole, &whole_digits))
         return false;
     if (*text == '.') {
         text++;
-        if (!take_digits(&text, decimals, &part, &n))
+        if (!parse_digits(&text, decimals, &part, &n))
             return false;
     }
     for (; n < decimals; n++)

@@ -99,7 +99,7 @@ static bool is_off(const char *value)
     return false;
 }
 
-/* Of a row whose value is the name of a file for each process: are its placeholders known? */
+/* Are the placeholders known of a value that is the name of a file for each process? */
 static int check_pattern(const char *value, const char *allowed, struct reason *why)
 {
     const char *unknown = strstr(allowed, "PATH") ? ag_pattern_unknown(value) : NULL;
@@ -175,7 +175,7 @@ PARSER(SEGMENT)
     return ag_segment_parse(value, ret);
 }
 
-/* Behind the rules that *ret has. */
+/* Parses rules, which come after those that *ret has. */
 PARSER(RULES)
 {
     if (is_off(value))
@@ -231,8 +231,8 @@ static void suggest_name(const char *written, const char *prefix, char *text, si
         snprintf(text, size, "`allograft options` lists them");
 }
 
-/* Behind the words that are allowed: what those in capitals stand for, and a word that was likely
- * meant. */
+/* Adds, after the words that are allowed, what those in capitals stand for, and a word that was
+ * likely meant. */
 static void explain_allowed(size_t i, const char *value, char *text, size_t size)
 {
     char likely[80];
@@ -316,7 +316,7 @@ static void set_defaults(struct ag_options *options)
 }
 
 /* Where the copy of `value` begins in the texts; what has no room is cut. */
-static unsigned keep_text(struct ag_options *options, const char *value)
+static unsigned copy_value(struct ag_options *options, const char *value)
 {
     const unsigned last = sizeof(options->texts) - 1;
     unsigned begin = options->texts_used;
@@ -342,7 +342,7 @@ static void note_origin(struct ag_options *options, size_t i, enum ag_origin_kin
     *origin = (struct ag_origin){
         .kind = kind,
         .line = joined ? origin->line : line,
-        .text = i == AG_OPTION_RULES ? 0 : keep_text(options, value),
+        .text = i == AG_OPTION_RULES ? 0 : copy_value(options, value),
     };
 }
 
@@ -414,8 +414,8 @@ static int refuse_entry(const struct ag_options *options, int i,
 }
 
 /* Takes one setting of the file in. 0, or -EINVAL with "column N: ..." in `why`. */
-static int take_entry(struct ag_options *options, unsigned line,
-                      const struct ag_config_entry *entry, char *why, size_t why_size)
+static int apply_entry(struct ag_options *options, unsigned line,
+                       const struct ag_config_entry *entry, char *why, size_t why_size)
 {
     struct reason reason = {.first_column = entry->value_column};
     int i = find_written(entry->name);
@@ -438,8 +438,8 @@ static int take_entry(struct ag_options *options, unsigned line,
 }
 
 /* The settings of the file's text over those that *options has. */
-static int take_text(const char *name, char *text, size_t length, struct ag_options *options,
-                     ag_options_tell *tell)
+static int read_setting_text(const char *name, char *text, size_t length,
+                             struct ag_options *options, ag_options_tell *tell)
 {
     struct ag_config config;
     struct ag_config_entry entry;
@@ -448,7 +448,7 @@ static int take_text(const char *name, char *text, size_t length, struct ag_opti
 
     ag_config_begin(&config, text, length);
     while ((found = ag_config_next(&config, &entry, why, sizeof(why)))) {
-        if (found > 0 && !take_entry(options, config.line, &entry, why, sizeof(why)))
+        if (found > 0 && !apply_entry(options, config.line, &entry, why, sizeof(why)))
             continue;
         tell_line(name, config.line, why, tell);
         result = -EINVAL;
@@ -456,7 +456,7 @@ static int take_text(const char *name, char *text, size_t length, struct ag_opti
     return result;
 }
 
-static int take_file(const char *path, struct ag_options *options, ag_options_tell *tell)
+static int read_file(const char *path, struct ag_options *options, ag_options_tell *tell)
 {
     static char text[AG_CONFIG_MAX + 1];
     char why[200], line[500];
@@ -468,14 +468,14 @@ static int take_file(const char *path, struct ag_options *options, ag_options_te
         tell(AG_LOG_ERROR, line);
         return -EINVAL;
     }
-    return take_text(path, text, length, options, tell);
+    return read_setting_text(path, text, length, options, tell);
 }
 
 int ag_options_read_text(const char *name, char *text, size_t length,
                          struct ag_options *ret_options, ag_options_tell *tell)
 {
     set_defaults(ret_options);
-    return take_text(name, text, length, ret_options, tell);
+    return read_setting_text(name, text, length, ret_options, tell);
 }
 
 /* ---- the environment ----------------------------------------------------------------------- */
@@ -502,7 +502,7 @@ static void tell_unknown(const char *variable, size_t length, ag_options_tell *t
 }
 
 /* Takes row i's variable in, over what a file said. 0, or -EINVAL for a bad value. */
-static int take_variable(size_t i, const char *value, struct ag_options *options,
+static int read_variable(size_t i, const char *value, struct ag_options *options,
                          ag_options_tell *tell)
 {
     struct reason reason = {.first_column = 1};
@@ -528,7 +528,7 @@ int ag_options_read(char **environment, struct ag_options *ret_options, ag_optio
     /* A path that is too long is told below, as a bad value. */
     if (path && !is_off(path) && strlen(path) < sizeof(ret_options->config.text)) {
         memcpy(ret_options->config.text, path, strlen(path) + 1);
-        result = take_file(path, ret_options, tell);
+        result = read_file(path, ret_options, tell);
     }
     for (char **variable = environment; variable && *variable; variable++) {
         const char *equals = strchr(*variable, '=');
@@ -540,7 +540,7 @@ int ag_options_read(char **environment, struct ag_options *ret_options, ag_optio
         if (i < 0)
             tell_unknown(*variable, (size_t)(equals - *variable), tell);
         else if (ag_option_text(environment, (size_t)i) == equals + 1 &&
-                 take_variable((size_t)i, equals + 1, ret_options, tell))
+                 read_variable((size_t)i, equals + 1, ret_options, tell))
             result = -EINVAL;
     }
     return result;

@@ -102,12 +102,12 @@ typedef void ag_options_tell(enum ag_log_level level, const char *line);
  * for two threads at once. */
 int ag_options_read(char **environment, struct ag_options *ret_options, ag_options_tell *tell);
 
-/* The same for a process of the library's: the log, which has the level that is set from then on,
- * tells. */
+/* Reads the settings for a process that the library is loaded into: the log, which has the level
+ * that is set from then on, tells. */
 int ag_options_read_own(char **environment, struct ag_options *ret_options);
 
-/* The same of a file's text only, which is written into and has a NUL behind its `length` bytes.
- * `name` is the file's, for what is told: "NAME:LINE: column N: ...". */
+/* Reads settings from a file's text only, which is written into and has a NUL after its `length`
+ * bytes. `name` is the file's, for what is told: "NAME:LINE: column N: ...". */
 int ag_options_read_text(const char *name, char *text, size_t length,
                          struct ag_options *ret_options, ag_options_tell *tell);
 

@@ -78,7 +78,7 @@ int ag_number_in_range_parse(const char *text, const char *range, bool sizes, ui
 
 /* Numbers as CUDA has them: priorities are small and mostly negative; streams are counted from 1.
  */
-static bool take_number(struct ag_stream_word *word, const char *digits)
+static bool parse_word_number(struct ag_stream_word *word, const char *digits)
 {
     bool negative = word->kind == AG_STREAMS_PRIORITY && *digits == '-';
     uint64_t number, last = word->kind == AG_STREAMS_PRIORITY ? 1000 : UINT32_MAX;
@@ -91,7 +91,7 @@ static bool take_number(struct ag_stream_word *word, const char *digits)
 }
 
 /* One word without blanks around it; false when it is none. */
-static bool take_stream_word(const char *text, struct ag_stream_word *ret)
+static bool parse_stream_word(const char *text, struct ag_stream_word *ret)
 {
     int lone = ag_text_choice(text, lone_words);
 
@@ -106,7 +106,7 @@ static bool take_stream_word(const char *text, struct ag_stream_word *ret)
         ret->kind = prefixes[i].kind;
         text += strlen(prefixes[i].prefix);
         if (ret->kind != AG_STREAMS_NAME)
-            return take_number(ret, text);
+            return parse_word_number(ret, text);
         if (!*text || strlen(text) >= sizeof(ret->name))
             return false;
         memcpy(ret->name, text, strlen(text) + 1);
@@ -151,7 +151,7 @@ int ag_stream_words_parse(const char *text, size_t first_column, struct ag_strea
                                       why_size);
         snprintf(token, sizeof(token), "%.*s", (int)(end - begin), begin);
         if ((size_t)(end - begin) >= sizeof(token) ||
-            !take_stream_word(token, &words.word[words.n]))
+            !parse_stream_word(token, &words.word[words.n]))
             return refuse_stream_word(begin, (size_t)(end - begin),
                                       first_column + (size_t)(begin - text), stream_forms, why,
                                       why_size);

@@ -41,7 +41,7 @@ struct parser {
 
 enum condition { C_SIZE, C_DEVICE, C_FROM, C_NTH, C_THREAD, C_CALL, C_ANY };
 
-/* By the value of enum condition, of enum ag_call, and of enum ag_says. */
+/* The words, in the order of enum condition, of enum ag_call, and of enum ag_says. */
 static const char condition_words[] = "size|device|from|nth|thread|call|*";
 static const char conditions_allowed[] = "size, device, from, nth, thread, call, *";
 static const char call_words[] = "device|async|managed|virtual|host|pool|graph";
@@ -89,7 +89,7 @@ static bool is_blank(char c)
     return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
-static bool is_empty(struct slice piece)
+static bool is_empty_slice(struct slice piece)
 {
     return piece.begin == piece.end;
 }
@@ -104,8 +104,8 @@ static struct slice trimmed(struct slice piece)
 }
 
 /* Cuts `*rest` at the first `separator`: what stands before it is returned, trimmed; *rest is what
- * stands behind it, and its `begin` NULL when there was none. */
-static struct slice cut(struct slice *rest, char separator)
+ * stands after it, and its `begin` NULL when there was none. */
+static struct slice cut_at(struct slice *rest, char separator)
 {
     struct slice first = *rest;
     const char *at = memchr(first.begin, separator, (size_t)(first.end - first.begin));
@@ -116,7 +116,7 @@ static struct slice cut(struct slice *rest, char separator)
     return trimmed(first);
 }
 
-/* A copy with a NUL behind it; false when it is longer than any word or number can be. */
+/* A copy with a NUL after it; false when it is longer than any word or number can be. */
 static bool copy_token(struct slice piece, char token[LONGEST_TOKEN])
 {
     size_t length = (size_t)(piece.end - piece.begin);
@@ -149,8 +149,8 @@ static struct slice leading_name(struct slice piece)
 /* ---- errors -------------------------------------------------------------------------------- */
 
 /* Writes "column N: ..." into `why`, on one line. -EINVAL. */
-__attribute__((format(printf, 3, 4))) static int fail(const struct parser *parser, const char *at,
-                                                      const char *format, ...)
+__attribute__((format(printf, 3, 4))) static int fail_at(const struct parser *parser,
+                                                         const char *at, const char *format, ...)
 {
     va_list args;
     int length;
@@ -171,7 +171,7 @@ __attribute__((format(printf, 3, 4))) static int fail(const struct parser *parse
     return -EINVAL;
 }
 
-/* For "%.*s": a piece, but not so much of it that what is allowed would be cut off. */
+/* The length for "%.*s" of a piece, but not so much of it that what is allowed would be cut off. */
 static int shown(struct slice piece)
 {
     return piece.end - piece.begin < 40 ? (int)(piece.end - piece.begin) : 40;
@@ -193,11 +193,11 @@ static int fail_unknown(const struct parser *parser, struct slice piece, const c
 {
     char likely[80];
 
-    if (is_empty(piece))
-        return fail(parser, piece.begin, "%s is missing; allowed: %s", what, allowed);
-    return fail(parser, piece.begin, "unknown %s \"%.*s\"; allowed: %s%s", strchr(what, ' ') + 1,
-                shown(piece), piece.begin, allowed,
-                suggest(likely, sizeof(likely), piece, allowed));
+    if (is_empty_slice(piece))
+        return fail_at(parser, piece.begin, "%s is missing; allowed: %s", what, allowed);
+    return fail_at(parser, piece.begin, "unknown %s \"%.*s\"; allowed: %s%s", strchr(what, ' ') + 1,
+                   shown(piece), piece.begin, allowed,
+                   suggest(likely, sizeof(likely), piece, allowed));
 }
 
 static int fail_value(const struct parser *parser, const char *name, struct slice value,
@@ -205,11 +205,11 @@ static int fail_value(const struct parser *parser, const char *name, struct slic
 {
     char likely[80];
 
-    if (is_empty(value))
-        return fail(parser, value.begin, "%s has no value; allowed: %s", name, allowed);
-    return fail(parser, value.begin, "\"%.*s\" is no value of %s; allowed: %s%s", shown(value),
-                value.begin, name, allowed,
-                strchr(allowed, '|') ? suggest(likely, sizeof(likely), value, allowed) : "");
+    if (is_empty_slice(value))
+        return fail_at(parser, value.begin, "%s has no value; allowed: %s", name, allowed);
+    return fail_at(parser, value.begin, "\"%.*s\" is no value of %s; allowed: %s%s", shown(value),
+                   value.begin, name, allowed,
+                   strchr(allowed, '|') ? suggest(likely, sizeof(likely), value, allowed) : "");
 }
 
 /* ---- conditions ---------------------------------------------------------------------------- */
@@ -228,7 +228,7 @@ static bool parse_count(struct slice piece, uint64_t *ret)
 {
     uint64_t value = 0;
 
-    if (is_empty(piece))
+    if (is_empty_slice(piece))
         return false;
     for (const char *digit = piece.begin; digit < piece.end; digit++) {
         if (*digit < '0' || *digit > '9')
@@ -260,8 +260,8 @@ static bool parse_range(struct slice piece, bool (*parse)(struct slice, uint64_t
     return true;
 }
 
-static int take_size(const struct parser *parser, struct slice whole, const char *comparison,
-                     struct slice value, struct ag_rule *rule)
+static int parse_rule_size(const struct parser *parser, struct slice whole, const char *comparison,
+                           struct slice value, struct ag_rule *rule)
 {
     static const char allowed[] = "bytes such as 4096, 64KiB or 1.5GiB; behind = also A..B";
     struct ag_range range = {0, UINT64_MAX};
@@ -272,41 +272,41 @@ static int take_size(const struct parser *parser, struct slice whole, const char
     if (exact ? !parse_range(value, parse_bytes, &range) : !parse_bytes(value, &bytes))
         return fail_value(parser, "size", value, allowed);
     if (!exact && down && !or_equal && bytes == 0)
-        return fail(parser, value.begin, "no size is less than 0; allowed: size<1 and up");
+        return fail_at(parser, value.begin, "no size is less than 0; allowed: size<1 and up");
     if (!exact && down)
         range.last = or_equal ? bytes : bytes - 1;
     else if (!exact)
         range.first = or_equal ? bytes : bytes + 1;
     if (range.first > range.last)
-        return fail(parser, value.begin,
-                    "the range \"%.*s\" ends before it begins; allowed: A..B "
-                    "with A at most B",
-                    shown(value), value.begin);
+        return fail_at(parser, value.begin,
+                       "the range \"%.*s\" ends before it begins; allowed: A..B "
+                       "with A at most B",
+                       shown(value), value.begin);
     if (range.first > rule->size.first)
         rule->size.first = range.first;
     if (range.last < rule->size.last)
         rule->size.last = range.last;
     if (rule->size.first > rule->size.last)
-        return fail(parser, whole.begin,
-                    "\"%.*s\" and the sizes before it leave no size; allowed: "
-                    "sizes that overlap",
-                    shown(whole), whole.begin);
+        return fail_at(parser, whole.begin,
+                       "\"%.*s\" and the sizes before it leave no size; allowed: "
+                       "sizes that overlap",
+                       shown(whole), whole.begin);
     return 0;
 }
 
-static int take_nth(const struct parser *parser, struct slice value, struct ag_rule *rule)
+static int parse_nth(const struct parser *parser, struct slice value, struct ag_rule *rule)
 {
     if (!parse_range(value, parse_count, &rule->nth) || rule->nth.first == 0)
         return fail_value(parser, "nth", value, "N or A..B, from 1");
     if (rule->nth.first > rule->nth.last)
-        return fail(parser, value.begin,
-                    "the range \"%.*s\" ends before it begins; allowed: A..B "
-                    "with A at most B",
-                    shown(value), value.begin);
+        return fail_at(parser, value.begin,
+                       "the range \"%.*s\" ends before it begins; allowed: A..B "
+                       "with A at most B",
+                       shown(value), value.begin);
     return 0;
 }
 
-static int take_device(const struct parser *parser, struct slice value, struct ag_rule *rule)
+static int parse_device(const struct parser *parser, struct slice value, struct ag_rule *rule)
 {
     uint64_t device;
 
@@ -316,22 +316,22 @@ static int take_device(const struct parser *parser, struct slice value, struct a
     return 0;
 }
 
-static int take_glob(const struct parser *parser, const char *name, struct slice value,
-                     char glob[AG_GLOB_MAX])
+static int parse_glob(const struct parser *parser, const char *name, struct slice value,
+                      char glob[AG_GLOB_MAX])
 {
     size_t length = (size_t)(value.end - value.begin);
 
     if (!length)
         return fail_value(parser, name, value, "a name, in it * for any characters and ? for one");
     if (length >= AG_GLOB_MAX)
-        return fail(parser, value.begin, "\"%.*s...\" has %zu bytes; allowed: at most %u", 20,
-                    value.begin, length, AG_GLOB_MAX - 1);
+        return fail_at(parser, value.begin, "\"%.*s...\" has %zu bytes; allowed: at most %u", 20,
+                       value.begin, length, AG_GLOB_MAX - 1);
     memcpy(glob, value.begin, length);
     glob[length] = '\0';
     return 0;
 }
 
-static int take_calls(const struct parser *parser, struct slice value, struct ag_rule *rule)
+static int parse_calls(const struct parser *parser, struct slice value, struct ag_rule *rule)
 {
     struct slice rest = value;
 
@@ -341,7 +341,7 @@ static int take_calls(const struct parser *parser, struct slice value, struct ag
     }
     rule->calls = 0;
     while (rest.begin) {
-        struct slice word = cut(&rest, '|');
+        struct slice word = cut_at(&rest, '|');
         char token[LONGEST_TOKEN];
         int call = copy_token(word, token) ? ag_text_choice(token, call_words) : -1;
 
@@ -353,7 +353,7 @@ static int take_calls(const struct parser *parser, struct slice value, struct ag
 }
 
 /* The comparison that `*rest` begins with, cut off it; NULL for none. */
-static const char *take_operator(struct slice *rest)
+static const char *parse_operator(struct slice *rest)
 {
     static const char *const operators[] = {">=", "<=", ">", "<", "="};
 
@@ -374,23 +374,23 @@ static int dispatch_condition(const struct parser *parser, struct slice whole, e
 {
     switch (kind) {
     case C_SIZE:
-        return take_size(parser, whole, comparison, value, rule);
+        return parse_rule_size(parser, whole, comparison, value, rule);
     case C_DEVICE:
-        return take_device(parser, value, rule);
+        return parse_device(parser, value, rule);
     case C_FROM:
-        return take_glob(parser, "from", value, rule->from);
+        return parse_glob(parser, "from", value, rule->from);
     case C_NTH:
-        return take_nth(parser, value, rule);
+        return parse_nth(parser, value, rule);
     case C_CALL:
-        return take_calls(parser, value, rule);
+        return parse_calls(parser, value, rule);
     default:
-        return take_glob(parser, "thread", value, rule->thread);
+        return parse_glob(parser, "thread", value, rule->thread);
     }
 }
 
 /* One condition into `rule`. *seen has a bit for each kind met in this rule. */
-static int take_condition(const struct parser *parser, struct slice whole, unsigned *seen,
-                          struct ag_rule *rule)
+static int parse_condition(const struct parser *parser, struct slice whole, unsigned *seen,
+                           struct ag_rule *rule)
 {
     struct slice name = leading_name(whole), rest;
     bool any = is_word(whole, "*");
@@ -399,23 +399,23 @@ static int take_condition(const struct parser *parser, struct slice whole, unsig
     const char *comparison;
 
     if (kind < 0)
-        return fail_unknown(parser, is_empty(name) ? whole : name, "a condition",
+        return fail_unknown(parser, is_empty_slice(name) ? whole : name, "a condition",
                             conditions_allowed);
     if (*seen & (any ? ~0u : 1u << C_ANY))
-        return fail(parser, whole.begin, "\"%.*s\" beside another condition; allowed: * alone",
-                    shown(whole), whole.begin);
+        return fail_at(parser, whole.begin, "\"%.*s\" beside another condition; allowed: * alone",
+                       shown(whole), whole.begin);
     if (kind != C_SIZE && *seen & 1u << kind)
-        return fail(parser, whole.begin, "a second \"%s\" in one rule; allowed: one", word);
+        return fail_at(parser, whole.begin, "a second \"%s\" in one rule; allowed: one", word);
     *seen |= 1u << kind;
     if (any)
         return 0;
     rest = trimmed((struct slice){name.end, whole.end});
-    comparison = take_operator(&rest);
+    comparison = parse_operator(&rest);
     if (!comparison || (kind != C_SIZE && *comparison != '='))
-        return fail(parser, comparison ? rest.begin - strlen(comparison) : rest.begin,
-                    "%s is followed by \"%.*s\"; allowed: %s", word,
-                    comparison ? (int)strlen(comparison) : shown(rest),
-                    comparison ? comparison : rest.begin, kind == C_SIZE ? ">= <= > < =" : "=");
+        return fail_at(parser, comparison ? rest.begin - strlen(comparison) : rest.begin,
+                       "%s is followed by \"%.*s\"; allowed: %s", word,
+                       comparison ? (int)strlen(comparison) : shown(rest),
+                       comparison ? comparison : rest.begin, kind == C_SIZE ? ">= <= > < =" : "=");
     return dispatch_condition(parser, whole, (enum condition)kind, comparison, trimmed(rest), rule);
 }
 
@@ -439,12 +439,12 @@ int ag_prefer_parse(const char *text, struct ag_prefer *ret)
 }
 
 /* Writes the value of an action into *fail; false when the action has no such value. */
-static bool take_fail_value(enum ag_says says, struct slice value, struct ag_fail *which)
+static bool parse_fail_value(enum ag_says says, struct slice value, struct ag_fail *which)
 {
     char token[LONGEST_TOKEN];
 
     if (says == AG_SAYS_FAIL)
-        return is_empty(value);
+        return is_empty_slice(value);
     if (says == AG_SAYS_EVERY)
         return parse_count(value, &which->every) && which->every;
     if (says == AG_SAYS_AFTER)
@@ -456,8 +456,8 @@ static bool take_fail_value(enum ag_says says, struct slice value, struct ag_fai
     return copy_token(value, token) && ag_chance_parse(token, &which->chance_ppm);
 }
 
-/* The same of any other action. */
-static bool take_value(enum ag_says says, struct slice value, struct ag_request_params *params)
+/* Reads the value of any other action. */
+static bool parse_value(enum ag_says says, struct slice value, struct ag_request_params *params)
 {
     char token[LONGEST_TOKEN];
     int choice;
@@ -500,42 +500,42 @@ static int refuse_contradiction(const struct parser *parser, struct slice whole,
 {
     if (rule->says & 1u << AG_SAYS_POLICY && rule->params.policy == AG_POLICY_NATIVE &&
         rule->says & SAYS_OF_MANAGED)
-        return fail(parser, whole.begin,
-                    "\"%.*s\": a rule cannot ask for native memory and say how "
-                    "managed memory behaves; allowed: one of the two",
-                    shown(whole), whole.begin);
+        return fail_at(parser, whole.begin,
+                       "\"%.*s\": a rule cannot ask for native memory and say how "
+                       "managed memory behaves; allowed: one of the two",
+                       shown(whole), whole.begin);
     return 0;
 }
 
-static int take_action(const struct parser *parser, struct slice whole, struct ag_rule *rule)
+static int parse_action(const struct parser *parser, struct slice whole, struct ag_rule *rule)
 {
     static const char one[] = "1"; /* of bare read_mostly */
-    struct slice rest = whole, name = cut(&rest, '='), value = {whole.end, whole.end};
+    struct slice rest = whole, name = cut_at(&rest, '='), value = {whole.end, whole.end};
     bool has_value = rest.begin != NULL;
     int says = find_action(name);
 
-    if (says < 0 && !has_value && take_value(AG_SAYS_POLICY, whole, &rule->params)) {
+    if (says < 0 && !has_value && parse_value(AG_SAYS_POLICY, whole, &rule->params)) {
         if (rule->says & 1u << AG_SAYS_POLICY)
-            return fail(parser, whole.begin, "a second placement, \"%.*s\"; allowed: one of %s",
-                        shown(whole), whole.begin, actions[AG_SAYS_POLICY].values);
+            return fail_at(parser, whole.begin, "a second placement, \"%.*s\"; allowed: one of %s",
+                           shown(whole), whole.begin, actions[AG_SAYS_POLICY].values);
         rule->says |= 1u << AG_SAYS_POLICY;
         return refuse_contradiction(parser, whole, rule);
     }
     if (says < 0)
         return fail_unknown(parser, name, "an action", actions_allowed);
     if (rule->says & 1u << says)
-        return fail(parser, whole.begin, "a second \"%s\" in one rule; allowed: one",
-                    actions[says].name);
+        return fail_at(parser, whole.begin, "a second \"%s\" in one rule; allowed: one",
+                       actions[says].name);
     if (has_value)
         value = trimmed(rest);
     else if (says == AG_SAYS_READ_MOSTLY)
         value = (struct slice){one, one + 1};
     if (has_value && says == AG_SAYS_FAIL)
-        return fail(parser, rest.begin,
-                    "fail takes no value; allowed: fail, and behind a comma "
-                    "every=, after=, over=, chance=, seed=");
-    if ((1u << says & SAYS_OF_FAIL) ? !take_fail_value((enum ag_says)says, value, &rule->fail)
-                                    : !take_value((enum ag_says)says, value, &rule->params))
+        return fail_at(parser, rest.begin,
+                       "fail takes no value; allowed: fail, and behind a comma "
+                       "every=, after=, over=, chance=, seed=");
+    if ((1u << says & SAYS_OF_FAIL) ? !parse_fail_value((enum ag_says)says, value, &rule->fail)
+                                    : !parse_value((enum ag_says)says, value, &rule->params))
         return fail_value(parser, actions[says].name, value, actions[says].values);
     rule->says |= 1u << says;
     return refuse_contradiction(parser, whole, rule);
@@ -555,15 +555,16 @@ static int refuse_incomplete(const struct parser *parser, struct slice whole, un
     bool fails = rule->says & 1u << AG_SAYS_FAIL;
 
     if (!fails && rule->says & SAYS_WHICH_FAIL)
-        return fail(parser, whole.begin, "\"%s=\" without fail; allowed: in rules with fail",
-                    first_name(rule->says & SAYS_WHICH_FAIL));
+        return fail_at(parser, whole.begin, "\"%s=\" without fail; allowed: in rules with fail",
+                       first_name(rule->says & SAYS_WHICH_FAIL));
     if (rule->says & 1u << AG_SAYS_SEED && !(rule->says & 1u << AG_SAYS_CHANCE))
-        return fail(parser, whole.begin, "\"seed=\" without chance=; allowed: in rules with both");
+        return fail_at(parser, whole.begin,
+                       "\"seed=\" without chance=; allowed: in rules with both");
     if (!fails && seen & 1u << C_CALL)
-        return fail(parser, whole.begin, "\"call=\" without fail; allowed: in rules with fail");
+        return fail_at(parser, whole.begin, "\"call=\" without fail; allowed: in rules with fail");
     if (seen & 1u << C_SIZE && !(rule->calls & ~AG_CALLS_WITHOUT_SIZE))
-        return fail(parser, whole.begin,
-                    "\"size\" of calls that have none; allowed: with call= of other calls too");
+        return fail_at(parser, whole.begin,
+                       "\"size\" of calls that have none; allowed: with call= of other calls too");
     return 0;
 }
 
@@ -571,7 +572,7 @@ static int refuse_incomplete(const struct parser *parser, struct slice whole, un
 
 static int parse_rule(const struct parser *parser, struct slice whole, struct ag_rule *ret)
 {
-    struct slice actions_left = whole, conditions = cut(&actions_left, ':');
+    struct slice actions_left = whole, conditions = cut_at(&actions_left, ':');
     size_t length = (size_t)(whole.end - whole.begin);
     unsigned seen = 0;
 
@@ -581,17 +582,17 @@ static int parse_rule(const struct parser *parser, struct slice whole, struct ag
                             .calls = AG_CALLS_OF_MEMORY,
                             .fail = AG_FAIL_ALL};
     while (conditions.begin) {
-        int result = take_condition(parser, cut(&conditions, ','), &seen, ret);
+        int result = parse_condition(parser, cut_at(&conditions, ','), &seen, ret);
 
         if (result)
             return result;
     }
     if (!actions_left.begin)
-        return fail(parser, whole.end,
-                    "no ':' behind the conditions; allowed: "
-                    "CONDITION[,CONDITION...]:ACTION[,ACTION...]");
+        return fail_at(parser, whole.end,
+                       "no ':' behind the conditions; allowed: "
+                       "CONDITION[,CONDITION...]:ACTION[,ACTION...]");
     while (actions_left.begin) {
-        int result = take_action(parser, cut(&actions_left, ','), ret);
+        int result = parse_action(parser, cut_at(&actions_left, ','), ret);
 
         if (result)
             return result;
@@ -617,14 +618,14 @@ int ag_rules_add(const char *text, size_t first_column, struct ag_rules *rules, 
 
     parser.why = why;
     while (rest.begin) {
-        struct slice whole = cut(&rest, ';');
+        struct slice whole = cut_at(&rest, ';');
         int result;
 
-        if (is_empty(whole))
+        if (is_empty_slice(whole))
             continue;
         if (n == AG_MAX_RULES)
-            return fail(&parser, whole.begin, "\"%.*s\" is one rule too many; allowed: %u rules",
-                        shown(whole), whole.begin, AG_MAX_RULES);
+            return fail_at(&parser, whole.begin, "\"%.*s\" is one rule too many; allowed: %u rules",
+                           shown(whole), whole.begin, AG_MAX_RULES);
         result = parse_rule(&parser, whole, &rules->rule[n]);
         if (result)
             return result;
@@ -762,8 +763,8 @@ void ag_rule_apply(const struct ag_rule *rule, struct ag_request_params *params)
 /* ---- printing ------------------------------------------------------------------------------ */
 
 /* Appends to a buffer of `size` bytes, a ',' in front of everything but the first. */
-__attribute__((format(printf, 3, 4))) static void append(char *buffer, size_t size,
-                                                         const char *format, ...)
+__attribute__((format(printf, 3, 4))) static void append_word(char *buffer, size_t size,
+                                                              const char *format, ...)
 {
     size_t length = strlen(buffer);
     va_list args;
@@ -800,22 +801,22 @@ static void print_sizes(struct ag_range range, char *buffer, size_t size)
     size_text(first, at_least ? range.first : range.first - 1);
     size_text(last, range.last);
     if (range.first == range.last)
-        append(buffer, size, "size=%s", first);
+        append_word(buffer, size, "size=%s", first);
     else if (range.first && range.last != UINT64_MAX)
-        append(buffer, size, "size=%s..%s", first, last);
+        append_word(buffer, size, "size=%s..%s", first, last);
     else if (range.first)
-        append(buffer, size, "size%s%s", at_least ? ">=" : ">", first);
+        append_word(buffer, size, "size%s%s", at_least ? ">=" : ">", first);
     else if (range.last != UINT64_MAX)
-        append(buffer, size, "size<=%s", last);
+        append_word(buffer, size, "size<=%s", last);
 }
 
 /* Word `i` of "a|b|c". */
 static struct slice nth_word(const char *words, unsigned i)
 {
-    struct slice rest = {words, words + strlen(words)}, word = cut(&rest, '|');
+    struct slice rest = {words, words + strlen(words)}, word = cut_at(&rest, '|');
 
     while (i-- > 0 && rest.begin)
-        word = cut(&rest, '|');
+        word = cut_at(&rest, '|');
     return word;
 }
 
@@ -833,7 +834,7 @@ static void print_calls(unsigned calls, char *buffer, size_t size)
                                        length ? "|" : "", (int)(word.end - word.begin), word.begin);
     }
     if (calls != AG_CALLS_OF_MEMORY)
-        append(buffer, size, "call=%s", calls == (1u << AG_N_CALLS) - 1 ? "any" : text);
+        append_word(buffer, size, "call=%s", calls == (1u << AG_N_CALLS) - 1 ? "any" : text);
 }
 
 void ag_rule_conditions(const struct ag_rule *rule, char *buffer, size_t size)
@@ -841,18 +842,18 @@ void ag_rule_conditions(const struct ag_rule *rule, char *buffer, size_t size)
     *buffer = '\0';
     print_sizes(rule->size, buffer, size);
     if (rule->device >= 0)
-        append(buffer, size, "device=%d", rule->device);
+        append_word(buffer, size, "device=%d", rule->device);
     if (*rule->from)
-        append(buffer, size, "from=%s", rule->from);
+        append_word(buffer, size, "from=%s", rule->from);
     if (rule->nth.first && rule->nth.first == rule->nth.last)
-        append(buffer, size, "nth=%" PRIu64, rule->nth.first);
+        append_word(buffer, size, "nth=%" PRIu64, rule->nth.first);
     else if (rule->nth.first)
-        append(buffer, size, "nth=%" PRIu64 "..%" PRIu64, rule->nth.first, rule->nth.last);
+        append_word(buffer, size, "nth=%" PRIu64 "..%" PRIu64, rule->nth.first, rule->nth.last);
     if (*rule->thread)
-        append(buffer, size, "thread=%s", rule->thread);
+        append_word(buffer, size, "thread=%s", rule->thread);
     print_calls(rule->calls, buffer, size);
     if (!*buffer)
-        append(buffer, size, "*");
+        append_word(buffer, size, "*");
 }
 
 void ag_rule_placement(const struct ag_rule *rule, char *buffer, size_t size)
@@ -869,17 +870,17 @@ static void print_fail(const struct ag_rule *rule, char *buffer, size_t size)
     char text[32];
 
     if (rule->says & 1u << AG_SAYS_FAIL)
-        append(buffer, size, "fail");
+        append_word(buffer, size, "fail");
     if (rule->says & 1u << AG_SAYS_EVERY)
-        append(buffer, size, "every=%" PRIu64, which->every);
+        append_word(buffer, size, "every=%" PRIu64, which->every);
     if (rule->says & 1u << AG_SAYS_AFTER)
-        append(buffer, size, "after=%" PRIu64, which->after);
+        append_word(buffer, size, "after=%" PRIu64, which->after);
     if (rule->says & 1u << AG_SAYS_OVER)
-        append(buffer, size, "over=%s", size_text(text, which->over));
+        append_word(buffer, size, "over=%s", size_text(text, which->over));
     if (rule->says & 1u << AG_SAYS_CHANCE)
-        append(buffer, size, "chance=%s", ag_chance_print(text, which->chance_ppm));
+        append_word(buffer, size, "chance=%s", ag_chance_print(text, which->chance_ppm));
     if (rule->says & 1u << AG_SAYS_SEED)
-        append(buffer, size, "seed=%" PRIu64, which->seed);
+        append_word(buffer, size, "seed=%" PRIu64, which->seed);
 }
 
 void ag_rule_settings(const struct ag_rule *rule, char *buffer, size_t size)
@@ -898,10 +899,10 @@ void ag_rule_settings(const struct ag_rule *rule, char *buffer, size_t size)
         if (!(rule->says & 1u << i))
             continue;
         if (i == AG_SAYS_PREFER && params->prefer.kind == AG_PREFER_NUMA)
-            append(buffer, size, "prefer=numa:%u", params->prefer.node);
+            append_word(buffer, size, "prefer=numa:%u", params->prefer.node);
         else
-            append(buffer, size, "%s=%.*s", actions[i].name, (int)(word.end - word.begin),
-                   word.begin);
+            append_word(buffer, size, "%s=%.*s", actions[i].name, (int)(word.end - word.begin),
+                        word.begin);
     }
     print_fail(rule, buffer, size);
 }

@@ -114,8 +114,8 @@ struct ag_rules {
  * of `text`), what stands there and what is allowed, cut at why_size; *ret holds no rules. */
 int ag_rules_parse(const char *text, struct ag_rules *ret, char *why, size_t why_size);
 
-/* The same, the rules of `text` behind those that *rules has already, for the lines of a file: the
- * text's first byte is column `first_column`. On failure *rules has what it had. */
+/* Parses the rules of `text`, which come after those that *rules has already, for the lines of a
+ * file: the text's first byte is column `first_column`. On failure *rules has what it had. */
 int ag_rules_add(const char *text, size_t first_column, struct ag_rules *rules, char *why,
                  size_t why_size);
 
@@ -123,7 +123,7 @@ int ag_rules_add(const char *text, size_t first_column, struct ag_rules *rules, 
 bool ag_rule_watches_launches(const struct ag_rule *rule);
 /* Does it fail calls? */
 bool ag_rule_fails(const struct ag_rule *rule);
-/* Does it do nothing else? The calls that it lets pass are for the rules behind it. */
+/* Does it do nothing else? The calls that it lets pass are for the rules after it. */
 bool ag_rule_only_fails(const struct ag_rule *rule);
 
 /* The first rule that applies, of those from number `first` on, or -1. Its action is not looked at.
@@ -140,7 +140,7 @@ void ag_rule_apply(const struct ag_rule *rule, struct ag_request_params *params)
 /* Does `text` match `glob` ('*' any run, '?' any one byte)? Upper and lower case differ. */
 bool ag_glob_match(const char *glob, const char *text);
 
-/* The i-th glob of the file names of libraries that export memory, or NULL behind the last: what
+/* The i-th glob of the file names of libraries that export memory, or NULL after the last: what
  * stands below the user's rules as `from=GLOB:native`. */
 const char *ag_rules_exporter(size_t i);
 

@@ -29,7 +29,7 @@ static const char domains[2], strings[2]; /* [0]: does not match, [1]: does */
 /* ---- names --------------------------------------------------------------------------------- */
 
 /* UTF-8 of a wide string, cut. */
-static const char *narrow(const wchar_t *wide, char *text)
+static const char *to_utf8(const wchar_t *wide, char *text)
 {
     size_t length = 0;
 
@@ -56,7 +56,7 @@ static bool wide_matches(const wchar_t *name)
 {
     char text[MOST_BYTES];
 
-    return name && ag_marks_is_iteration(narrow(name, text));
+    return name && ag_marks_is_iteration(to_utf8(name, text));
 }
 
 /* Does the message of a range or a mark match? */
@@ -176,7 +176,7 @@ static const void *create_w(const wchar_t *name)
 {
     char text[MOST_BYTES];
 
-    return &domains[ag_marks_is_domain(narrow(name, text))];
+    return &domains[ag_marks_is_domain(to_utf8(name, text))];
 }
 
 static void name_stream_a(CUstream stream, const char *name)
@@ -188,10 +188,10 @@ static void name_stream_w(CUstream stream, const wchar_t *name)
 {
     char text[MOST_BYTES];
 
-    ag_marks_name(stream, name ? narrow(name, text) : NULL);
+    ag_marks_name(stream, name ? to_utf8(name, text) : NULL);
 }
 
-/* Of all that can be named so, streams. */
+/* Names a stream; of other resources nothing is noted. */
 static const void *create_resource(const void *domain, const struct ag_nvtx_resource *resource)
 {
     (void)domain;

@@ -116,7 +116,7 @@ struct place_row {
 };
 
 /* The description of the function that begins last before `place`; NULL for none. */
-static const unsigned char *look_up(const void *header, uintptr_t place)
+static const unsigned char *look_up_description(const void *header, uintptr_t place)
 {
     const unsigned char *bytes = header;
     struct reader reader = {bytes + 4, bytes + 4 + 16, false};
@@ -164,7 +164,7 @@ static struct reader record_at(const unsigned char *at)
     return reader;
 }
 
-/* What the letters behind z announce. False for a letter that we do not know, and for frames of
+/* What the letters after z announce. False for a letter that we do not know, and for frames of
  * signal handlers. */
 static bool read_augmentation(struct reader *reader, const char *letters,
                               struct description *description)
@@ -319,7 +319,7 @@ static void set_saved_expression(struct machine *machine, uint64_t reg, struct r
     }
 }
 
-static struct reader take_block(struct reader *program)
+static struct reader read_block(struct reader *program)
 {
     uint64_t length = read_unsigned(program);
     struct reader block = {program->at, program->at, false};
@@ -417,11 +417,11 @@ static bool run_register(struct machine *machine, uint8_t op, struct reader *pro
         rule->cfa_offset = (int32_t)read_unsigned(program);
         return true;
     case 0x0f: /* def_cfa_expression */
-        set_cfa_expression(machine, take_block(program));
+        set_cfa_expression(machine, read_block(program));
         return true;
     case 0x10: /* expression */
         reg = read_unsigned(program);
-        set_saved_expression(machine, reg, take_block(program));
+        set_saved_expression(machine, reg, read_block(program));
         return true;
     case 0x14: /* val_offset */
         lose(machine, read_unsigned(program));
@@ -429,7 +429,7 @@ static bool run_register(struct machine *machine, uint8_t op, struct reader *pro
         return true;
     case 0x16: /* val_expression */
         lose(machine, read_unsigned(program));
-        (void)take_block(program);
+        (void)read_block(program);
         return true;
     default:
         return run_other(machine, op, program);
@@ -456,7 +456,7 @@ static bool run_one(struct machine *machine, struct reader *program)
     }
 }
 
-/* Up to the place. */
+/* Runs the instructions up to the machine's place; false: one of them is not known. */
 static bool run(struct machine *machine, struct reader program)
 {
     while (program.at < program.end && machine->at <= machine->place) {
@@ -468,7 +468,7 @@ static bool run(struct machine *machine, struct reader program)
 
 bool ag_frame_rule_find(const void *header, uintptr_t place, struct ag_frame_rule *ret)
 {
-    const unsigned char *at = look_up(header, place);
+    const unsigned char *at = look_up_description(header, place);
     struct description description;
     struct machine machine = {.description = &description,
                               .place = place,
@@ -497,7 +497,7 @@ bool ag_frame_rule_find(const void *header, uintptr_t place, struct ag_frame_rul
 bool ag_frame_rule_range(const void *header, uintptr_t place, uintptr_t *ret_begins,
                          uintptr_t *ret_ends)
 {
-    const unsigned char *at = look_up(header, place);
+    const unsigned char *at = look_up_description(header, place);
     struct description description;
 
     if (!at || !read_description(at, &description) || place < description.begins ||

@@ -59,8 +59,8 @@ static const struct table_of_offsets {
 #define TABLE_WORDS   49
 #define MOST_OFFSET   4096u
 
-/* Of all versions. A frame's code may have tags in its lowest bits, as references on the
- * interpreter's stack have since 3.14. */
+/* Offsets that all versions have in common. A frame's code may have tags in its lowest bits, as
+ * references on the interpreter's stack have since 3.14. */
 #define TAGS                   3u
 #define OBJECT_TYPE            8
 #define BYTES_LENGTH           16
@@ -169,7 +169,7 @@ static struct layout layout_of(const char *version, const void *runtime)
     return (struct layout){.minor = 0};
 }
 
-static struct interpreter find_in(const struct ag_exports *exports)
+static struct interpreter find_interpreter(const struct ag_exports *exports)
 {
     struct interpreter found = {.layout = {.minor = 0}};
     const char *(*version)(void);
@@ -235,7 +235,8 @@ static void set_loop(unsigned i, struct range range)
     atomic_store_explicit(&python.loop[i].ends, range.ends, memory_order_relaxed);
 }
 
-/* After each change of what is loaded. No lock of ours is held while the loader's is taken. */
+/* Looks for an interpreter anew after each change of what is loaded. No lock of ours is held while
+ * the loader's is taken. */
 static void look_for_interpreter(uint64_t changes)
 {
     struct interpreter found = {.layout = {.minor = 0}};
@@ -244,7 +245,7 @@ static void look_for_interpreter(uint64_t changes)
     size_t bytes = 0;
 
     if (ag_exports_of("_PyEval_EvalFrameDefault", &exports)) {
-        found = find_in(&exports);
+        found = find_interpreter(&exports);
         loop.begins = (uintptr_t)ag_exports_find(&exports, "_PyEval_EvalFrameDefault", &bytes);
         loop.ends = loop.begins + bytes;
         cold = cold_part(loop);
@@ -324,7 +325,7 @@ static void copy_characters(const char *from, size_t n, unsigned kind, char to[A
     to[at] = '\0';
 }
 
-static void copy_text(const struct layout *layout, const void *text, char to[AG_PYTHON_NAME])
+static void copy_python_text(const struct layout *layout, const void *text, char to[AG_PYTHON_NAME])
 {
     size_t n = text ? size_at(text, TEXT_LENGTH) : 0;
     uint32_t state = text ? (uint32_t)number_at(text, TEXT_STATE) : 0;
@@ -348,33 +349,35 @@ struct table {
     const uint8_t *at, *end;
 };
 
-static int take_byte(struct table *table)
+static int next_byte(struct table *table)
 {
     return table->at < table->end ? *table->at++ : 0;
 }
 
-static int take_signed(struct table *table)
+static int next_signed(struct table *table)
 {
-    int byte = take_byte(table);
+    int byte = next_byte(table);
 
     return byte < 128 ? byte : byte - 256;
 }
 
-/* Of 3.9: where a line begins, by what is added to address and line. */
+/* The line by the table of 3.9, which says where a line begins by what is added to address and
+ * line. */
 static int line_by_steps(struct table table, int line, long place)
 {
     long address = 0;
 
     while (table.end - table.at >= 2) {
-        address += take_byte(&table);
+        address += next_byte(&table);
         if (address > place)
             break;
-        line += take_signed(&table);
+        line += next_signed(&table);
     }
     return line;
 }
 
-/* Of 3.10: how many bytes of code each line has, by what is added to the last line. */
+/* The line by the table of 3.10, which says how many bytes of code each line has by what is added
+ * to the last line. */
 static int line_by_ranges(struct table table, int line, long place)
 {
     long end = 0;
@@ -382,8 +385,8 @@ static int line_by_ranges(struct table table, int line, long place)
     while (table.end - table.at >= 2) {
         int step;
 
-        end += take_byte(&table);
-        step = take_signed(&table);
+        end += next_byte(&table);
+        step = next_signed(&table);
         if (step != -128)
             line += step;
         if (place < end)
@@ -392,29 +395,29 @@ static int line_by_ranges(struct table table, int line, long place)
     return line;
 }
 
-static int take_varint(struct table *table)
+static int next_varint(struct table *table)
 {
-    int byte = take_byte(table), value = byte & 0x3f;
+    int byte = next_byte(table), value = byte & 0x3f;
 
     for (unsigned shift = 6; byte & 0x40 && shift < 30; shift += 6) {
-        byte = take_byte(table);
+        byte = next_byte(table);
         value |= (byte & 0x3f) << shift;
     }
     return value;
 }
 
-/* Of 3.11 and later (Objects/locations.md of CPython): entries of a kind and a length, in units of
- * two bytes; columns are skipped. */
+/* The line by the table of 3.11 and later (Objects/locations.md of CPython), which has entries of a
+ * kind and a length, in units of two bytes; columns are skipped. */
 static int line_by_locations(struct table table, int line, long place)
 {
     long end = 0;
 
     while (table.at < table.end) {
-        int first = take_byte(&table), kind = first >> 3 & 15, step;
+        int first = next_byte(&table), kind = first >> 3 & 15, step;
 
         end += 2 * ((first & 7) + 1);
         if (kind == 13 || kind == 14) {
-            step = take_varint(&table);
+            step = next_varint(&table);
             line += step & 1 ? -(step >> 1) : step >> 1;
         } else if (kind >= 10 && kind <= 12) {
             line += kind - 10;
@@ -427,7 +430,7 @@ static int line_by_locations(struct table table, int line, long place)
     return line;
 }
 
-static uint32_t line_of(const struct layout *layout, const void *frame, const void *code)
+static uint32_t line_of_frame(const struct layout *layout, const void *frame, const void *code)
 {
     const void *bytes = pointer_at(code, layout->table);
     const uint8_t *data = (const uint8_t *)bytes + BYTES_DATA;
@@ -493,9 +496,9 @@ unsigned ag_python_frames(uint64_t changes, unsigned most, ag_python_take *take,
         previous = pointer_at(frame, layout->previous);
         if (!code)
             continue;
-        copy_text(layout, pointer_at(code, layout->name), it.function);
-        copy_text(layout, pointer_at(code, layout->file), it.file);
-        it.line = line_of(layout, frame, code);
+        copy_python_text(layout, pointer_at(code, layout->name), it.function);
+        copy_python_text(layout, pointer_at(code, layout->file), it.file);
+        it.line = line_of_frame(layout, frame, code);
         it.is_outermost = is_outermost(layout, frame, previous);
         take(taker, &it);
         n++;

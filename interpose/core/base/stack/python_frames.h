@@ -23,7 +23,7 @@ struct ag_python_frame {
     bool is_outermost; /* of those that one loop of the interpreter runs */
 };
 
-/* Up to `most` frames, innermost first, each given to `take`; how many. `changes`:
+/* Gives up to `most` frames to `take`, innermost first, and returns how many. `changes`:
  * ag_loaded_changes(), since the interpreter may be loaded late. */
 typedef void ag_python_take(void *taker, const struct ag_python_frame *frame);
 unsigned ag_python_frames(uint64_t changes, unsigned most, ag_python_take *take, void *taker);

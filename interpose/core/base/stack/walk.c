@@ -67,7 +67,7 @@ static struct {
     unsigned (*number_of)(const struct ag_loaded *loaded);
 } known;
 
-static bool fits(int64_t value, unsigned bits)
+static bool fits_signed(int64_t value, unsigned bits)
 {
     int64_t most = (int64_t)1 << (bits - 1);
 
@@ -85,12 +85,13 @@ static int32_t signed_field(uint64_t word, unsigned shift, unsigned bits)
 }
 
 /* 3 bits of the kind, 2 of what is saved, 10 of the module, then the offsets. */
-static uint64_t pack(const struct place *place)
+static uint64_t pack_place(const struct place *place)
 {
     const struct ag_frame_rule *rule = &place->rule;
-    bool is_bad = place->is_bad || !fits(rule->cfa_offset, CFA_BITS) ||
-                  !fits(rule->saved_at / 8, AT_BITS) || !fits(rule->return_at / 8, AT_BITS) ||
-                  rule->saved_at % 8 || rule->return_at % 8;
+    bool is_bad = place->is_bad || !fits_signed(rule->cfa_offset, CFA_BITS) ||
+                  !fits_signed(rule->saved_at / 8, AT_BITS) ||
+                  !fits_signed(rule->return_at / 8, AT_BITS) || rule->saved_at % 8 ||
+                  rule->return_at % 8;
 
     return (uint64_t)(is_bad ? KIND_BAD : (unsigned)rule->cfa) | (uint64_t)rule->saved << 3 |
            (uint64_t)place->module << 5 | field(rule->cfa_offset, CFA_BITS) << 15 |
@@ -114,7 +115,7 @@ static struct place unpack(uint64_t word)
 
 #define VALID (1ull << 63) /* no word of an address that was looked up is 0 */
 
-static __attribute__((noinline)) uint64_t look_up(uintptr_t address)
+static __attribute__((noinline)) uint64_t look_up_place(uintptr_t address)
 {
     struct ag_loaded loaded;
     struct place place = {.rule = {.cfa = AG_CFA_UNKNOWN}};
@@ -122,7 +123,7 @@ static __attribute__((noinline)) uint64_t look_up(uintptr_t address)
 
     if (ag_loaded_find((const void *)(address - 1), &loaded)) {
         place.module = known.number_of(&loaded);
-        if (place.module) /* relaxed: seen by who sees the value, which place_of() releases */
+        if (place.module) /* relaxed: seen by who sees the value, which known_place() releases */
             atomic_store_explicit(&known.bases[place.module], (uintptr_t)loaded.base,
                                   memory_order_relaxed);
         header = ag_loaded_header(&loaded, PT_GNU_EH_FRAME);
@@ -130,10 +131,10 @@ static __attribute__((noinline)) uint64_t look_up(uintptr_t address)
             place.is_bad = !ag_frame_rule_find((const void *)(loaded.map->l_addr + header->p_vaddr),
                                                address - 1, &place.rule);
     }
-    return pack(&place) | VALID;
+    return pack_place(&place) | VALID;
 }
 
-static struct place place_of(uintptr_t address)
+static struct place known_place(uintptr_t address)
 {
     unsigned at = (unsigned)(ag_hash_spread(address) >> (64 - KNOWN_BITS));
     /* With the value, its module's row and base are visible. The key needs no order: it fits to no
@@ -142,14 +143,14 @@ static struct place place_of(uintptr_t address)
     uint64_t key = atomic_load_explicit(&known.keys[at], memory_order_relaxed);
 
     if (!(value & VALID) || (key ^ value) != address) {
-        value = look_up(address);
+        value = look_up_place(address);
         atomic_store_explicit(&known.values[at], value, memory_order_release);
         atomic_store_explicit(&known.keys[at], address ^ value, memory_order_relaxed);
     }
     return unpack(value);
 }
 
-static void forget(void)
+static void forget_places(void)
 {
     for (unsigned i = 0; i < KNOWN; i++)
         atomic_store_explicit(&known.values[i], 0, memory_order_relaxed);
@@ -162,7 +163,7 @@ static uint64_t keep_up_with_loader(void)
     uint64_t now = ag_loaded_changes();
 
     if (atomic_load_explicit(&known.changes, memory_order_acquire) != now + 1) {
-        forget();
+        forget_places();
         atomic_store_explicit(&known.changes, now + 1, memory_order_release);
     }
     return now;
@@ -170,7 +171,7 @@ static uint64_t keep_up_with_loader(void)
 
 void ag_walk_begin(unsigned (*number_of)(const struct ag_loaded *loaded))
 {
-    forget();
+    forget_places();
     known.number_of = number_of;
     stack_low = stack_high = 0; /* of a forked child's only thread */
 }
@@ -192,7 +193,8 @@ static UNWATCHED bool read_word(const struct walker *walker, uintptr_t address, 
     return true;
 }
 
-/* By frame pointers: what it points to is the caller's, and the return address lies behind it. */
+/* Steps by the frame pointer: what it points to is the caller's, and the return address lies after
+ * that. */
 static bool step_by_frame(struct walker *walker)
 {
     uintptr_t at = walker->frame, frame, place;
@@ -235,12 +237,12 @@ static bool step_by_rule(struct walker *walker, const struct ag_frame_rule *rule
 }
 
 /* The bits of an address: above them there may be a signature of it (aarch64). */
-static uintptr_t address_of(uintptr_t place)
+static uintptr_t plain_address(uintptr_t place)
 {
     return place & ((1ull << AG_FRAME_OFFSET_BITS) - 1);
 }
 
-/* To the caller. False where there is none, or it cannot be found: *ret_cut says which. */
+/* Steps to the caller. False where there is none, or it cannot be found: *ret_cut says which. */
 static bool step(struct walker *walker, const struct place *place, bool *ret_cut)
 {
     bool good;
@@ -254,14 +256,14 @@ static bool step(struct walker *walker, const struct place *place, bool *ret_cut
         good = step_by_frame(walker);
     else
         good = step_by_rule(walker, &place->rule);
-    walker->place = address_of(walker->place);
+    walker->place = plain_address(walker->place);
     *ret_cut = !good;
     return good && walker->place;
 }
 
 /* Takes down one frame. False: there is no room for it. */
-static bool note(struct ag_walk *walk, const struct walker *walker, unsigned module,
-                 uint64_t *ret_frames, unsigned most)
+static bool note_frame(struct ag_walk *walk, const struct walker *walker, unsigned module,
+                       uint64_t *ret_frames, unsigned most)
 {
     if (walk->n == most)
         return false;
@@ -273,16 +275,16 @@ static bool note(struct ag_walk *walk, const struct walker *walker, unsigned mod
 struct ag_walk ag_walk_from(const struct ag_walk_start *start, uintptr_t low, uintptr_t high,
                             unsigned skip, uint64_t *ret_frames, unsigned most)
 {
-    struct walker walker = {address_of(start->place), start->stack, start->frame, low, high};
+    struct walker walker = {plain_address(start->place), start->stack, start->frame, low, high};
     struct ag_walk walk = {.changes = keep_up_with_loader()};
     bool goes_on = true;
 
     while (goes_on) {
-        struct place place = place_of(walker.place);
+        struct place place = known_place(walker.place);
 
         if (!skip || place.module != skip) {
             skip = 0;
-            if (!note(&walk, &walker, place.module, ret_frames, most)) {
+            if (!note_frame(&walk, &walker, place.module, ret_frames, most)) {
                 walk.is_cut = true;
                 break;
             }

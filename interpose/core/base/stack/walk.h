@@ -51,7 +51,7 @@ void ag_walk_begin(unsigned (*number_of)(const struct ag_loaded *loaded));
  * counting the first ones, which lie in the module `skip` (0: count all). */
 struct ag_walk ag_walk(unsigned skip, uint64_t *ret_frames, unsigned most);
 
-/* The same from `start`, on a stack of which [low, high) may be read. */
+/* Walks from `start`, on a stack of which [low, high) may be read. */
 struct ag_walk ag_walk_from(const struct ag_walk_start *start, uintptr_t low, uintptr_t high,
                             unsigned skip, uint64_t *ret_frames, unsigned most);
 

@@ -82,8 +82,8 @@ static uint64_t less(uint64_t left, uint64_t took)
     return left == UINT64_MAX ? left : left > took ? left - took : 0;
 }
 
-/* Not before `ticket` is done, unless timeout is over. */
-static bool wait_for(uint32_t ticket, const struct ag_timeout *timeout)
+/* Waits until `ticket` is done, or the timeout is over: then false. */
+static bool wait_for_ticket(uint32_t ticket, const struct ag_timeout *timeout)
 {
     uint64_t left = timeout->most_ns, silent_left = timeout->silent_ns, before = ag_clock_ns();
     uint32_t beats = atomic_load(&self.beats), done;
@@ -115,7 +115,7 @@ bool ag_helper_do(void (*work)(void), const struct ag_timeout *timeout)
     atomic_store(&self.work, work);
     ticket = atomic_fetch_add(&self.asked, 1) + 1;
     ag_futex_wake(&self.asked);
-    done = wait_for(ticket, timeout);
+    done = wait_for_ticket(ticket, timeout);
     if (!done)
         atomic_store(&self.given_up, ticket);
     return done;

@@ -18,7 +18,7 @@ bool ag_helper_start(void);
 /* Has the thread do `work` and waits until it is done, or timeout is over: false then, and when
  * there is no thread. Async-signal-safe. */
 bool ag_helper_do(void (*work)(void), const struct ag_timeout *timeout);
-/* For the work to say that it gets on. False when nobody waits for it any more: it is to end
+/* Called by the work, to say that it gets on. False when nobody waits for it any more: it is to end
  * then. */
 bool ag_helper_beat(void);
 /* A forked child has no such thread. */

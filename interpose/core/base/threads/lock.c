@@ -1,4 +1,4 @@
-/* The checks behind lock.h: which ranks does this thread hold? Empty without AG_LOCK_CHECKS. */
+/* The checks of lock.h: which ranks does this thread hold? Empty without AG_LOCK_CHECKS. */
 #include "interpose/core/base/threads/lock.h"
 
 #ifdef AG_LOCK_CHECKS

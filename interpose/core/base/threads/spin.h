@@ -26,7 +26,7 @@ static inline void ag_spin_init(struct ag_spin *spin, enum ag_lock_rank rank)
     spin->rank = rank;
 }
 
-/* Until the caller has it: for ag_spin_take(). */
+/* Waits until the caller has the lock; only for ag_spin_take(). */
 void ag_spin_wait(struct ag_spin *spin);
 
 static inline void ag_spin_take(struct ag_spin *spin)

@@ -17,7 +17,8 @@
 
 #define LARGE_STACK_BYTES (8u * 1024u * 1024u)
 
-/* Of the usual class, on every core: the kernel leaves out those that are not the process's. */
+/* Sets the usual scheduling class, and every core: the kernel leaves out those that are not the
+ * process's. */
 static void set_apart(pthread_attr_t *attributes)
 {
     const struct sched_param usual = {.sched_priority = 0};
@@ -30,7 +31,7 @@ static void set_apart(pthread_attr_t *attributes)
     (void)pthread_attr_setaffinity_np(attributes, sizeof(every), &every);
 }
 
-static int start(void *(*run)(void *), size_t stack_bytes, bool apart)
+static int start_thread(void *(*run)(void *), size_t stack_bytes, bool apart)
 {
     pthread_attr_t attributes;
     pthread_t thread;
@@ -57,7 +58,7 @@ int ag_thread_start(void *(*run)(void *), size_t stack_bytes)
     /* Where it may not be set apart (a sandbox, a program of the class SCHED_IDLE), as its starter
      * is. */
     for (unsigned i = 0; i < 4 && error; i++)
-        error = start(run, i % 2 ? LARGE_STACK_BYTES : stack_bytes, i < 2);
+        error = start_thread(run, i % 2 ? LARGE_STACK_BYTES : stack_bytes, i < 2);
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     return error;
 }

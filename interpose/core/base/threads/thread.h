@@ -4,8 +4,9 @@
 
 #include <stddef.h>
 
-/* Of a thread that calls the driver, which is made for the stacks of programs' threads, 8 MiB, and
- * says nowhere what it needs of them. What is not touched takes no memory. */
+/* The stack of a thread that calls the driver, in bytes. The driver is made for the stacks of
+ * programs' threads, 8 MiB, and says nowhere what it needs of them. What is not touched takes no
+ * memory. */
 #define AG_THREAD_DRIVER_STACK_BYTES ((size_t)1 << 20)
 
 /* Starts a detached thread that takes no signals: those of the process are the program's. It is of

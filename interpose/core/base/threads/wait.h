@@ -19,11 +19,11 @@ struct ag_wait {
 
 /* One turn of it. Keeps errno, and is no point at which a thread is cancelled. */
 void ag_wait_pause(struct ag_wait *wait);
-/* The same, unless ag_clock_ns() is past `until_ns`: then false, at once. UINT64_MAX: for ever,
- * and the clock is not read. */
+/* Pauses as ag_wait_pause() does, unless ag_clock_ns() is past `until_ns`: then false, at once.
+ * UINT64_MAX: for ever, and the clock is not read. */
 bool ag_wait_pause_until(struct ag_wait *wait, uint64_t until_ns);
-/* The same for what the device is about to do, where the driver would wait awake: so does this, for
- * 20 ms. */
+/* Pauses so for what the device is about to do, where the driver would wait awake: so does this,
+ * for 20 ms. */
 bool ag_wait_for_device_until(struct ag_wait *wait, uint64_t until_ns);
 
 #endif

@@ -50,7 +50,7 @@ static void make_folders(char *file)
 }
 
 /* With its end, in one write. */
-static bool append(const char *file, char *line)
+static bool append_line(const char *file, char *line)
 {
     int fd = open(file, O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0600);
     size_t length = strlen(line);
@@ -76,7 +76,7 @@ bool ag_audit_memory_add(void)
         return false;
     *line++ = '\0';
     make_folders(wanted);
-    added = ag_audit_memory_has(wanted, line) || append(wanted, line);
+    added = ag_audit_memory_has(wanted, line) || append_line(wanted, line);
     *wanted = '\0';
     return added;
 }

@@ -30,7 +30,7 @@ bool ag_errors_are_wanted(void)
     return *path != '\0';
 }
 
-static void describe(struct ag_text *text)
+static void describe_failure(struct ag_text *text)
 {
     unsigned long long left = ag_sum_left(&ag_stats).blocks, found = ag_stats.n_guard_findings;
     char error[256];
@@ -50,7 +50,7 @@ void ag_errors_tell(void)
     struct ag_text what = {0}, line = {0};
     int fd;
 
-    describe(&what);
+    describe_failure(&what);
     if (!what.length)
         return;
     ag_text_add(&line, "%s (process %d): %s\n", ag_stats.head.program, ag_stats.head.pid,

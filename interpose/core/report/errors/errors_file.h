@@ -11,7 +11,7 @@
 void ag_errors_begin(void);
 /* Does anybody want to know? */
 bool ag_errors_are_wanted(void);
-/* At the end of the process: adds the line, if there is anything to tell. */
+/* Adds the line, if there is anything to tell; called at the end of the process. */
 void ag_errors_tell(void);
 
 #endif

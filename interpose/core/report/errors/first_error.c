@@ -12,8 +12,8 @@
 
 #include "interpose/core/base/clock.h"
 
-/* Of cuda.h, by the words in which the driver describes them; others in between, such as 704, are
- * of one call. */
+/* The sticky errors of cuda.h, by the words in which the driver describes them; others in between,
+ * such as 704, are of one call. */
 static const struct {
     int code;
     const char *name;
@@ -60,7 +60,7 @@ void ag_first_error_complete(struct ag_first_error *first)
     atomic_store_explicit(&first->used, 1, memory_order_release);
 }
 
-static bool is_there(const struct ag_first_error *first)
+static bool has_error(const struct ag_first_error *first)
 {
     return atomic_load_explicit(&first->used, memory_order_acquire) != 0;
 }
@@ -72,7 +72,7 @@ const char *ag_first_error_text(const struct ag_stats *stats, char *buffer, size
     char after[32];
 
     *buffer = '\0';
-    if (is_there(first))
+    if (has_error(first))
         snprintf(buffer, size,
                  "%.47s returned %d (%s) in thread %d, %s after the start; from then on every call "
                  "in its context fails",
@@ -107,7 +107,7 @@ void ag_first_error_launched_text(struct ag_text *text, const struct ag_stats *s
     const struct ag_first_error *first = &stats->first_error;
     char name[288], stream[64];
 
-    if (!is_there(first))
+    if (!has_error(first))
         return;
     if (!first->n_launched && first->launches_unseen)
         ag_text_add(text, "    " AG_LAUNCHES_UNSEEN_TEXT "\n");
@@ -150,7 +150,7 @@ void ag_first_error_json(struct ag_emitter *json, const struct ag_stats *stats)
 {
     const struct ag_first_error *first = &stats->first_error;
 
-    if (!is_there(first))
+    if (!has_error(first))
         return;
     ag_emit_line(json, 0);
     ag_emit_object(json, "first_error");

@@ -18,8 +18,9 @@ static struct {
 
 static atomic_flag busy = ATOMIC_FLAG_INIT;
 
-/* Not for ever: a thread that does not exist in a forked child may have had it. */
-static bool enter(void)
+/* Locks the table, but does not try for ever: a thread that does not exist in a forked child may
+ * have had the lock. */
+static bool try_lock_names(void)
 {
     for (unsigned i = 0; i < MOST_TRIES; i++) {
         if (!atomic_flag_test_and_set_explicit(&busy, memory_order_acquire))
@@ -28,36 +29,36 @@ static bool enter(void)
     return false;
 }
 
-static void leave(void)
+static void unlock_names(void)
 {
     atomic_flag_clear_explicit(&busy, memory_order_release);
 }
 
-static size_t row_of(const void *function)
+static size_t row_of_function(const void *function)
 {
     return (size_t)(ag_hash_spread((uintptr_t)function) >> (64 - N_ROWS_LOG2));
 }
 
 void ag_function_note(const void *function, const char *name)
 {
-    size_t i = row_of(function);
+    size_t i = row_of_function(function);
 
-    if (!enter())
+    if (!try_lock_names())
         return;
     rows[i].function = function;
     snprintf(rows[i].name, sizeof(rows[i].name), "%s", name);
-    leave();
+    unlock_names();
 }
 
 const char *ag_function_name(const void *function, char *buffer, size_t size)
 {
-    size_t i = row_of(function);
+    size_t i = row_of_function(function);
 
     *buffer = '\0';
-    if (!enter())
+    if (!try_lock_names())
         return buffer;
     if (rows[i].function == function)
         snprintf(buffer, size, "%s", rows[i].name);
-    leave();
+    unlock_names();
     return buffer;
 }

@@ -8,7 +8,7 @@
 /* Keeps up to 119 bytes of the name. Of two functions that share a row of the table, the later one
  * stays. A handle that is used again brings its new name. Any thread. */
 void ag_function_note(const void *function, const char *name);
-/* Into `buffer`, which it returns; "" where it is not known. */
+/* Writes the function's name into `buffer`, which it returns; "" where it is not known. */
 const char *ag_function_name(const void *function, char *buffer, size_t size);
 
 #endif

@@ -67,8 +67,8 @@ struct ag_last_launch {
     bool is_graph;
 };
 
-/* Into `ret_rows`, at most `n`: the calling thread's last launches, then those of others in turn,
- * the latest of each thread first. How many there are. */
+/* Writes at most `n` rows to `ret_rows`: the calling thread's last launches, then those of others
+ * in turn, the latest of each thread first. How many there are. */
 unsigned ag_launches_list(struct ag_last_launch *ret_rows, unsigned n);
 
 #endif

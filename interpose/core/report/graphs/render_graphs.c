@@ -25,7 +25,7 @@ const char *ag_render_graph_label(enum ag_own_graph_bytes which)
     return rows[which].label;
 }
 
-static bool is_known(const struct ag_own_graph_stats *device, enum ag_own_graph_bytes which)
+static bool is_level_known(const struct ag_own_graph_stats *device, enum ag_own_graph_bytes which)
 {
     return which < AG_GRAPH_USED ? device->is_measured : device->has_levels;
 }
@@ -33,7 +33,7 @@ static bool is_known(const struct ag_own_graph_stats *device, enum ag_own_graph_
 bool ag_render_graph_bytes_shown(const struct ag_own_graph_stats *device,
                                  enum ag_own_graph_bytes which)
 {
-    return is_known(device, which) &&
+    return is_level_known(device, which) &&
            (which < AG_GRAPH_USED || device->bytes[AG_GRAPH_RESERVED_HIGH]);
 }
 
@@ -49,7 +49,7 @@ static void json_device(struct ag_emitter *json, const struct ag_own_graph_stats
     ag_emit_object(json, NULL);
     ag_emit_number(json, "device", ordinal);
     for (unsigned i = 0; i < AG_N_GRAPH_BYTES; i++) {
-        if (is_known(device, i))
+        if (is_level_known(device, i))
             ag_emit_number(json, rows[i].key, device->bytes[i]);
         else
             ag_emit_raw(json, rows[i].key, "null");

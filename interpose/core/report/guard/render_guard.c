@@ -6,7 +6,7 @@
 #include "interpose/core/report/render_parts.h"
 
 /* A file of counters may hold anything. */
-static bool is_sound(const struct ag_guard_finding *finding)
+static bool is_sound_finding(const struct ag_guard_finding *finding)
 {
     return finding->used && finding->where <= AG_GUARD_INSIDE &&
            finding->when <= AG_GUARD_WHEN_EXIT;
@@ -16,7 +16,7 @@ bool ag_render_finding(const struct ag_stats *stats, unsigned i, struct ag_guard
 {
     for (unsigned row = 0; row < AG_GUARD_FINDINGS; row++) {
         memcpy(ret, &stats->guard_findings[row], sizeof(*ret));
-        if (!is_sound(ret) || i-- > 0)
+        if (!is_sound_finding(ret) || i-- > 0)
             continue;
         ret->allocated_by[sizeof(ret->allocated_by) - 1] = '\0';
         ret->freed_by[sizeof(ret->freed_by) - 1] = '\0';

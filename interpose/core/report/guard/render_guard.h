@@ -6,7 +6,7 @@
 #include "interpose/core/report/emitter.h"
 #include "interpose/core/report/stats.h"
 
-/* The i-th complete finding with its texts ended, or false behind the last. */
+/* The i-th complete finding with its texts ended, or false after the last. */
 bool ag_render_finding(const struct ag_stats *stats, unsigned i, struct ag_guard_finding *ret);
 /* The member "guard" of a JSON report, an object. */
 void ag_render_guard_json(struct ag_emitter *json, const struct ag_stats *stats);

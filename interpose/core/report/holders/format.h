@@ -1,6 +1,6 @@
 /* Who holds memory, and who waits: stacks, and what was allocated from each, or how long the host
  * waited there for the device. The tables are one piece of memory without pointers: that of this
- * process, in its file of counters behind them (counters_file.h), where it survives the process and
+ * process, in its file of counters after them (counters_file.h), where it survives the process and
  * others look at it; or what was read back from a report.
  *
  * Writers only add rows, and publish them by their number. Counts are atomic and relaxed. */
@@ -59,7 +59,7 @@ static inline unsigned ag_held_group(enum ag_held_kind kind, int device)
 
 /* A frame is a module and an offset (walk.h), or of Python: */
 #define AG_FRAME_PYTHON (1ull << 63)
-/* then bits 32 to 55 are the line, and the lower ones where in `text` its function and, behind the
+/* then bits 32 to 55 are the line, and the lower ones where in `text` its function and, after the
  * NUL, its file stand. */
 static inline uint64_t ag_frame_python(uint32_t text, uint32_t line)
 {

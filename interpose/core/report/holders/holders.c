@@ -44,7 +44,7 @@ static struct {
     struct shard shards[SHARDS];
 } held = {.copying = AG_LOCK_INIT(AG_RANK_HELD), .arena = AG_ARENA_INIT(struct ag_held_block)};
 
-static struct shard *shard_of(uint64_t address)
+static struct shard *shard_of_block(uint64_t address)
 {
     return &held.shards[ag_hash_spread(address) >> 58];
 }
@@ -53,7 +53,7 @@ _Static_assert(SHARDS == 1u << (64 - 58), "by the upper bits");
 /* --- counts --- */
 
 /* Relaxed, as all counters; what is kept of a block is under its shard's lock. */
-static void count(struct ag_held *sum, const struct ag_held_block *block, bool more)
+static void count_block(struct ag_held *sum, const struct ag_held_block *block, bool more)
 {
     double weight = ag_sampling_weight(block->bytes);
     uint64_t bytes = (uint64_t)((double)block->bytes * weight + .5);
@@ -68,14 +68,14 @@ static struct ag_held_stack *stack_of(const struct ag_held_block *block)
     return &held.tables->stacks[block->stack];
 }
 
-static struct ag_held_group *group_of(const struct ag_held_stack *stack)
+static struct ag_held_group *group_of_stack(const struct ag_held_stack *stack)
 {
     return &held.tables->groups[ag_held_group((enum ag_held_kind)stack->kind, stack->device)];
 }
 
 static void count_group(const struct ag_held_block *block, bool more)
 {
-    struct ag_held_group *group = group_of(stack_of(block));
+    struct ag_held_group *group = group_of_stack(stack_of(block));
     uint64_t bytes = (uint64_t)((double)block->bytes * ag_sampling_weight(block->bytes) + .5);
     uint64_t now =
         atomic_fetch_add_explicit(&group->live, more ? bytes : -bytes, memory_order_relaxed);
@@ -86,7 +86,7 @@ static void count_group(const struct ag_held_block *block, bool more)
 
 static void count_live(const struct ag_held_block *block, bool more)
 {
-    count(&stack_of(block)->held[AG_HELD_LIVE], block, more);
+    count_block(&stack_of(block)->held[AG_HELD_LIVE], block, more);
     count_group(block, more);
 }
 
@@ -104,10 +104,10 @@ static void note_peak(struct ag_held_group *group)
 
 /* --- blocks --- */
 
-static bool enter(uint64_t address, const struct ag_held_block *block)
+static bool enter_block(uint64_t address, const struct ag_held_block *block)
 {
     struct ag_held_block *entry = ag_arena_get(&held.arena), *before;
-    struct shard *shard = shard_of(address);
+    struct shard *shard = shard_of_block(address);
     bool good;
 
     if (!entry)
@@ -134,18 +134,18 @@ uint32_t ag_holders_add(enum ag_held_kind kind, uint64_t address, uint64_t bytes
     if (!address || !bytes || !ag_sampling_takes(bytes))
         return AG_HOLDERS_STACKS;
     block.stack = ag_stacks_take(kind, device);
-    if (block.stack == AG_HOLDERS_STACKS || !enter(address, &block)) {
+    if (block.stack == AG_HOLDERS_STACKS || !enter_block(address, &block)) {
         atomic_fetch_add_explicit(&held.tables->lost, 1, memory_order_relaxed);
         return AG_HOLDERS_STACKS;
     }
-    count(&stack_of(&block)->held[AG_HELD_EVER], &block, true);
+    count_block(&stack_of(&block)->held[AG_HELD_EVER], &block, true);
     count_live(&block, true);
     return block.stack;
 }
 
-static struct ag_held_block *leave(uint64_t address)
+static struct ag_held_block *remove_block(uint64_t address)
 {
-    struct shard *shard = shard_of(address);
+    struct shard *shard = shard_of_block(address);
     struct ag_held_block *block;
 
     ag_lock_take(&shard->lock);
@@ -156,20 +156,20 @@ static struct ag_held_block *leave(uint64_t address)
 
 bool ag_holders_take(uint64_t address, struct ag_held_block *ret)
 {
-    struct ag_held_block *block = address ? leave(address) : NULL;
+    struct ag_held_block *block = address ? remove_block(address) : NULL;
 
     if (!block)
         return false;
     *ret = *block;
     ag_arena_put(&held.arena, block);
-    note_peak(group_of(stack_of(ret)));
+    note_peak(group_of_stack(stack_of(ret)));
     count_live(ret, false);
     return true;
 }
 
 void ag_holders_put_back(uint64_t address, const struct ag_held_block *block)
 {
-    if (enter(address, block))
+    if (enter_block(address, block))
         count_live(block, true);
 }
 
@@ -205,9 +205,9 @@ void ag_holders_ended(const void *owner, int device)
 
     for (unsigned i = 0; i < SHARDS; i++) {
         while ((block = take_one(&held.shards[i], owner, device))) {
-            note_peak(group_of(stack_of(block)));
+            note_peak(group_of_stack(stack_of(block)));
             count_live(block, false);
-            count(&stack_of(block)->held[AG_HELD_ENDED], block, true);
+            count_block(&stack_of(block)->held[AG_HELD_ENDED], block, true);
             ag_arena_put(&held.arena, block);
         }
     }
@@ -216,7 +216,7 @@ void ag_holders_ended(const void *owner, int device)
 /* --- failures --- */
 
 /* A thread that is cancelled while it writes would never leave its hook. */
-static void say(struct ag_text *text)
+static void say_on_stderr(struct ag_text *text)
 {
     char why[128];
     int cancel_state;
@@ -242,7 +242,7 @@ void ag_holders_failed(const struct ag_held_failure *failure)
     if (!(n & (n - 1)) && ag_log_shows(AG_LOG_WARN))
         ag_render_failure_text(&text, "allograft: ", held.tables, ag_own_names, NULL);
     ag_lock_release(&held.copying);
-    say(&text);
+    say_on_stderr(&text);
 }
 
 /* --- beginning --- */

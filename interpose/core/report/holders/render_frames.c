@@ -8,7 +8,7 @@
 
 /* --- text --- */
 
-static const char *file_name(const char *path)
+static const char *last_part(const char *path)
 {
     const char *slash = strrchr(path, '/');
 
@@ -22,7 +22,7 @@ static const char *module_path(const struct ag_holders *holders, uint64_t frame)
     return module ? holders->text + holders->modules[module].path : "";
 }
 
-static uint64_t offset_of(uint64_t frame)
+static uint64_t offset_in_module(uint64_t frame)
 {
     return frame & ((1ull << 48) - 1);
 }
@@ -38,8 +38,8 @@ static void text_place(struct ag_text *text, const struct ag_holders *holders, u
 {
     const char *path = module_path(holders, frame);
 
-    ag_text_add(text, "      %s+0x%llx", *path ? file_name(path) : "(code in no file) ",
-                (unsigned long long)offset_of(frame));
+    ag_text_add(text, "      %s+0x%llx", *path ? last_part(path) : "(code in no file) ",
+                (unsigned long long)offset_in_module(frame));
 }
 
 static void text_native(struct ag_text *text, const struct ag_holders_view *view, uint64_t frame)
@@ -60,7 +60,7 @@ static void text_native(struct ag_text *text, const struct ag_holders_view *view
         if (i + 1 < n)
             ag_text_add(text, " (inlined)\n");
         else
-            ag_text_add(text, " (%s%s%s)\n", file_name(path), *names[i].note ? ": " : "",
+            ag_text_add(text, " (%s%s%s)\n", last_part(path), *names[i].note ? ": " : "",
                         names[i].note);
     }
 }
@@ -143,7 +143,7 @@ static void emit_frame(struct ag_emitter *json, const struct ag_holders_view *vi
         ag_emit_number(json, "line", ag_frame_line(frame));
     } else {
         ag_emit_number(json, "module", frame >> 48);
-        ag_emit_number(json, "offset", offset_of(frame));
+        ag_emit_number(json, "offset", offset_in_module(frame));
         emit_names(json, names, names_of(view, frame, names));
     }
     ag_emit_end(json);

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "interpose/core/base/relaxed.h"
+
 #define SHOWN 10u /* stacks of a list for people */
 
 const char *const ag_held_names[AG_N_HELD_KINDS] = {"device", "pool", "managed", "host"};
@@ -12,11 +14,6 @@ typedef uint16_t rank;
 _Static_assert(AG_HOLDERS_STACKS <= UINT16_MAX, "a rank is a row");
 
 /* Relaxed: each value is shown by itself. */
-static uint64_t value_of(const _Atomic uint64_t *value)
-{
-    return atomic_load_explicit(value, memory_order_relaxed);
-}
-
 static unsigned n_stacks(const struct ag_holders *holders)
 {
     return atomic_load_explicit(&holders->n_stacks, memory_order_acquire);
@@ -25,21 +22,21 @@ static unsigned n_stacks(const struct ag_holders *holders)
 /* What was never freed: it is live, or went with its context. */
 #define NEVER_FREED AG_N_HELD_WHEN
 
-static uint64_t bytes_of(const struct ag_held_stack *stack, enum ag_held_when when)
+static uint64_t held_bytes(const struct ag_held_stack *stack, enum ag_held_when when)
 {
     if (when == NEVER_FREED)
-        return bytes_of(stack, AG_HELD_LIVE) + bytes_of(stack, AG_HELD_ENDED);
-    return value_of(&stack->held[when].bytes);
+        return held_bytes(stack, AG_HELD_LIVE) + held_bytes(stack, AG_HELD_ENDED);
+    return ag_relaxed(&stack->held[when].bytes);
 }
 
 static uint64_t blocks_of(const struct ag_held_stack *stack, enum ag_held_when when)
 {
     if (when == NEVER_FREED)
         return blocks_of(stack, AG_HELD_LIVE) + blocks_of(stack, AG_HELD_ENDED);
-    return value_of(&stack->held[when].blocks);
+    return ag_relaxed(&stack->held[when].blocks);
 }
 
-static unsigned group_of(const struct ag_held_stack *stack)
+static unsigned group_number(const struct ag_held_stack *stack)
 {
     return ag_held_group((enum ag_held_kind)stack->kind, stack->device);
 }
@@ -55,12 +52,12 @@ void ag_holders_copy(struct ag_holders *holders, unsigned group, enum ag_held_wh
         struct ag_held_stack *stack = &holders->stacks[i];
         uint64_t bytes;
 
-        if (ag_held_is_wait(stack) || group_of(stack) != group)
+        if (ag_held_is_wait(stack) || group_number(stack) != group)
             continue;
-        bytes = bytes_of(stack, AG_HELD_LIVE);
+        bytes = held_bytes(stack, AG_HELD_LIVE);
         atomic_store_explicit(&stack->held[when].bytes, bytes, memory_order_relaxed);
         atomic_store_explicit(&stack->held[when].blocks,
-                              value_of(&stack->held[AG_HELD_LIVE].blocks), memory_order_relaxed);
+                              ag_relaxed(&stack->held[AG_HELD_LIVE].blocks), memory_order_relaxed);
         sum += bytes;
     }
     if (when == AG_HELD_PEAK)
@@ -70,7 +67,7 @@ void ag_holders_copy(struct ag_holders *holders, unsigned group, enum ag_held_wh
 void ag_holders_complete(struct ag_holders *holders)
 {
     for (unsigned group = 0; group < AG_HELD_GROUPS; group++) {
-        if (value_of(&holders->groups[group].live) > value_of(&holders->groups[group].at_peak))
+        if (ag_relaxed(&holders->groups[group].live) > ag_relaxed(&holders->groups[group].at_peak))
             ag_holders_copy(holders, group, AG_HELD_PEAK);
     }
 }
@@ -122,32 +119,33 @@ bool ag_holders_are_sound(const struct ag_holders *holders)
 
 /* --- ranks --- */
 
-static const struct ag_held_stack *at_rank(const struct ag_holders_view *view, rank row)
+static const struct ag_held_stack *holder_at(const struct ag_holders_view *view, rank row)
 {
     return &view->holders->stacks[row];
 }
 
 /* Does row a stand above row b? Of equals the one that came first. */
-static bool is_above(const struct ag_holders_view *view, enum ag_held_when when, rank a, rank b)
+static bool holds_more(const struct ag_holders_view *view, enum ag_held_when when, rank a, rank b)
 {
-    uint64_t x = bytes_of(at_rank(view, a), when), y = bytes_of(at_rank(view, b), when);
+    uint64_t x = held_bytes(holder_at(view, a), when), y = held_bytes(holder_at(view, b), when);
 
     if (x != y)
         return x > y;
-    x = bytes_of(at_rank(view, a), AG_HELD_PEAK);
-    y = bytes_of(at_rank(view, b), AG_HELD_PEAK);
+    x = held_bytes(holder_at(view, a), AG_HELD_PEAK);
+    y = held_bytes(holder_at(view, b), AG_HELD_PEAK);
     return x != y ? x > y : a < b;
 }
 
 /* Shell's sort: in place, without memory. */
-static void sort(const struct ag_holders_view *view, enum ag_held_when when, rank *rows, unsigned n)
+static void sort_by_bytes(const struct ag_holders_view *view, enum ag_held_when when, rank *rows,
+                          unsigned n)
 {
     for (unsigned gap = n / 2; gap; gap /= 2) {
         for (unsigned i = gap; i < n; i++) {
             rank row = rows[i];
             unsigned at = i;
 
-            for (; at >= gap && is_above(view, when, row, rows[at - gap]); at -= gap)
+            for (; at >= gap && holds_more(view, when, row, rows[at - gap]); at -= gap)
                 rows[at] = rows[at - gap];
             rows[at] = row;
         }
@@ -157,8 +155,8 @@ static void sort(const struct ag_holders_view *view, enum ag_held_when when, ran
 #define ALL AG_HELD_GROUPS
 
 /* The rows of the group (or ALL) that held anything then, most bytes first; how many. */
-static unsigned ranked(const struct ag_holders_view *view, enum ag_held_when when, unsigned group,
-                       rank rows[AG_HOLDERS_STACKS], struct ag_held *ret_sum)
+static unsigned rank_holders(const struct ag_holders_view *view, enum ag_held_when when,
+                             unsigned group, rank rows[AG_HOLDERS_STACKS], struct ag_held *ret_sum)
 {
     unsigned n = 0;
 
@@ -166,14 +164,14 @@ static unsigned ranked(const struct ag_holders_view *view, enum ag_held_when whe
     for (unsigned i = 0; i < n_stacks(view->holders); i++) {
         const struct ag_held_stack *stack = &view->holders->stacks[i];
 
-        if (ag_held_is_wait(stack) || !bytes_of(stack, when) ||
-            (group != ALL && group != group_of(stack)))
+        if (ag_held_is_wait(stack) || !held_bytes(stack, when) ||
+            (group != ALL && group != group_number(stack)))
             continue;
         rows[n++] = (rank)i;
-        ret_sum->bytes += bytes_of(stack, when);
+        ret_sum->bytes += held_bytes(stack, when);
         ret_sum->blocks += blocks_of(stack, when);
     }
-    sort(view, when, rows, n);
+    sort_by_bytes(view, when, rows, n);
     return n;
 }
 
@@ -190,15 +188,15 @@ static const char *blocks_text(char *buffer, size_t size, const struct ag_holder
     return buffer;
 }
 
-static void text_stack(struct ag_text *text, const struct ag_holders_view *view,
-                       const struct ag_held_stack *stack, enum ag_held_when when)
+static void text_holder(struct ag_text *text, const struct ag_holders_view *view,
+                        const struct ag_held_stack *stack, enum ag_held_when when)
 {
     char bytes[32], blocks[48], device[32] = "";
 
     if (stack->kind == AG_HELD_DEVICE || stack->kind == AG_HELD_POOL)
         snprintf(device, sizeof(device), " %d", stack->device);
     ag_text_add(text, "    %s%s in %s, %s%s\n", view->holders->sample_bytes ? "~" : "",
-                ag_text_size(bytes, sizeof(bytes), bytes_of(stack, when)),
+                ag_text_size(bytes, sizeof(bytes), held_bytes(stack, when)),
                 blocks_text(blocks, sizeof(blocks), view->holders, blocks_of(stack, when)),
                 ag_held_names[stack->kind], device);
     ag_render_frames_text(text, view, stack);
@@ -211,7 +209,7 @@ static void text_list(struct ag_text *text, const struct ag_holders_view *view, 
     rank rows[AG_HOLDERS_STACKS];
     char bytes[32], blocks[48];
     struct ag_held sum;
-    unsigned n = ranked(view, when, group, rows, &sum);
+    unsigned n = rank_holders(view, when, group, rows, &sum);
 
     if (!n)
         return;
@@ -220,7 +218,7 @@ static void text_list(struct ag_text *text, const struct ag_holders_view *view, 
                 blocks_text(blocks, sizeof(blocks), view->holders, sum.blocks), n,
                 n == 1 ? "stack" : "stacks");
     for (unsigned i = 0; i < n && i < SHOWN; i++)
-        text_stack(text, view, at_rank(view, rows[i]), when);
+        text_holder(text, view, holder_at(view, rows[i]), when);
     if (n > SHOWN)
         ag_text_add(text, "    ... and %u more, which the JSON report lists\n", n - SHOWN);
 }
@@ -237,14 +235,15 @@ static void text_peak(struct ag_text *text, const struct ag_holders_view *view, 
     text_list(text, view, title, AG_HELD_PEAK, group);
 }
 
-/* Of all stacks, by those that were timed; 0: none was. Rounded, so that the reader of a report,
- * which says that each was timed, makes the same number of it again. */
+/* The time that taking all stacks took, estimated by those that were timed; 0: none was. It is
+ * rounded, so that the reader of a report, which says that each was timed, makes the same number of
+ * it again. */
 static uint64_t taking_ns(const struct ag_holders *holders)
 {
-    uint64_t timed = value_of(&holders->timed);
+    uint64_t timed = ag_relaxed(&holders->timed);
 
-    return timed ? (uint64_t)((double)value_of(&holders->timed_ns) / (double)timed *
-                                  (double)value_of(&holders->taken) +
+    return timed ? (uint64_t)((double)ag_relaxed(&holders->timed_ns) / (double)timed *
+                                  (double)ag_relaxed(&holders->taken) +
                               0.5)
                  : 0;
 }
@@ -255,12 +254,12 @@ static void text_cost(struct ag_text *text, const struct ag_holders *holders)
 
     if (ns)
         ag_text_add(text, "  taking %llu stacks took about %.3g ms\n",
-                    (unsigned long long)value_of(&holders->taken), (double)ns / 1e6);
+                    (unsigned long long)ag_relaxed(&holders->taken), (double)ns / 1e6);
 }
 
 static void text_lost(struct ag_text *text, const struct ag_holders *holders)
 {
-    unsigned long long lost = value_of(&holders->lost);
+    unsigned long long lost = ag_relaxed(&holders->lost);
 
     if (lost)
         ag_text_add(text, "  %llu allocations have no stack: the table is full\n", lost);
@@ -275,7 +274,7 @@ void ag_render_failure_text(struct ag_text *text, const char *before,
     const struct ag_holders_view view = {.holders = holders, .names = names, .namer = namer};
     const struct ag_held_failure *last = &holders->failure;
     char bytes[32], free_bytes[32], total[32], cached[32], reserved[32], idle[32];
-    unsigned long long n = value_of(&last->n);
+    unsigned long long n = ag_relaxed(&last->n);
 
     if (!n)
         return;
@@ -316,15 +315,15 @@ void ag_render_holders_text(struct ag_text *text, const struct ag_holders_view *
 static void emit_held(struct ag_emitter *json, const char *key, const struct ag_held *held)
 {
     ag_emit_object(json, key);
-    ag_emit_number(json, "bytes", value_of(&held->bytes));
-    ag_emit_raw(json, "blocks", "%.8g", (double)value_of(&held->blocks) / AG_HOLDERS_ONE);
+    ag_emit_number(json, "bytes", ag_relaxed(&held->bytes));
+    ag_emit_raw(json, "blocks", "%.8g", (double)ag_relaxed(&held->blocks) / AG_HOLDERS_ONE);
     ag_emit_end(json);
 }
 
 static const char *const when_keys[AG_N_HELD_WHEN] = {"live", "ever", "peak", "ended", "failed"};
 
-static void emit_stack(struct ag_emitter *json, const struct ag_holders_view *view,
-                       const struct ag_held_stack *stack)
+static void emit_holder(struct ag_emitter *json, const struct ag_holders_view *view,
+                        const struct ag_held_stack *stack)
 {
     ag_emit_line(json, 3);
     ag_emit_object(json, NULL);
@@ -333,7 +332,7 @@ static void emit_stack(struct ag_emitter *json, const struct ag_holders_view *vi
     if (stack->device >= 0)
         ag_emit_number(json, "device", (uint64_t)stack->device);
     for (unsigned when = 0; when < AG_N_HELD_WHEN; when++) {
-        if (when <= AG_HELD_PEAK || bytes_of(stack, when))
+        if (when <= AG_HELD_PEAK || held_bytes(stack, when))
             emit_held(json, when_keys[when], &stack->held[when]);
     }
     ag_render_frames_json(json, view, stack);
@@ -349,11 +348,11 @@ static void emit_stacks(struct ag_emitter *json, const struct ag_holders_view *v
         if (!ag_held_is_wait(&view->holders->stacks[i]))
             rows[n++] = (rank)i;
     }
-    sort(view, NEVER_FREED, rows, n);
+    sort_by_bytes(view, NEVER_FREED, rows, n);
     ag_emit_line(json, 2);
     ag_emit_array(json, "stacks");
     for (unsigned i = 0; i < n; i++)
-        emit_stack(json, view, at_rank(view, rows[i]));
+        emit_holder(json, view, holder_at(view, rows[i]));
     ag_emit_end(json);
 }
 
@@ -364,7 +363,7 @@ static void emit_peaks(struct ag_emitter *json, const struct ag_holders *holders
     for (unsigned group = 0; group < AG_HELD_GROUPS; group++) {
         const struct ag_held_group *it = &holders->groups[group];
 
-        if (!value_of(&it->most))
+        if (!ag_relaxed(&it->most))
             continue;
         ag_emit_object(json, NULL);
         ag_emit_string(json, "memory",
@@ -373,9 +372,9 @@ static void emit_peaks(struct ag_emitter *json, const struct ag_holders *holders
                                                   : "host");
         if (group < AG_HELD_DEVICES)
             ag_emit_number(json, "device", group);
-        ag_emit_number(json, "live_bytes", value_of(&it->live));
-        ag_emit_number(json, "most_bytes", value_of(&it->most));
-        ag_emit_number(json, "peak_bytes", value_of(&it->at_peak));
+        ag_emit_number(json, "live_bytes", ag_relaxed(&it->live));
+        ag_emit_number(json, "most_bytes", ag_relaxed(&it->most));
+        ag_emit_number(json, "peak_bytes", ag_relaxed(&it->at_peak));
         ag_emit_end(json);
     }
     ag_emit_end(json);
@@ -383,11 +382,11 @@ static void emit_peaks(struct ag_emitter *json, const struct ag_holders *holders
 
 static void emit_failure(struct ag_emitter *json, const struct ag_held_failure *failure)
 {
-    if (!value_of(&failure->n))
+    if (!ag_relaxed(&failure->n))
         return;
     ag_emit_line(json, 2);
     ag_emit_object(json, "failure");
-    ag_emit_number(json, "times", value_of(&failure->n));
+    ag_emit_number(json, "times", ag_relaxed(&failure->n));
     ag_emit_number(json, "bytes", failure->bytes);
     ag_emit_string(json, "kind", ag_held_names[failure->kind]);
     ag_emit_raw(json, "device", "%d", failure->device);
@@ -407,8 +406,8 @@ void ag_render_holders_json(struct ag_emitter *json, const struct ag_holders_vie
     ag_emit_object(json, "holders");
     ag_emit_number(json, "most_frames", view->holders->most_frames);
     ag_emit_number(json, "sample_bytes", view->holders->sample_bytes);
-    ag_emit_number(json, "without_stack", value_of(&view->holders->lost));
-    ag_emit_number(json, "taken", value_of(&view->holders->taken));
+    ag_emit_number(json, "without_stack", ag_relaxed(&view->holders->lost));
+    ag_emit_number(json, "taken", ag_relaxed(&view->holders->taken));
     ag_emit_number(json, "taking_ns", taking_ns(view->holders));
     emit_peaks(json, view->holders);
     emit_failure(json, &view->holders->failure);

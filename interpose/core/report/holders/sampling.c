@@ -39,7 +39,7 @@ static double logarithm(double x)
 
 /* 1 - exp(-x), x >= 0. The series of a part of x below 1/8, and 1 - (1 - p)^2 = p (2 - p) for each
  * doubling. */
-static double share(double x)
+static double chance_of(double x)
 {
     unsigned doublings = 0;
     double p = 0, term;
@@ -61,7 +61,7 @@ static double share(double x)
 }
 
 /* xorshift64*: Vigna, "An experimental exploration of Marsaglia's xorshift generators", 2016. */
-static uint64_t draw(void)
+static uint64_t draw_random(void)
 {
     uint64_t x = random_state;
 
@@ -74,7 +74,7 @@ static uint64_t draw(void)
 
 static uint64_t draw_distance(void)
 {
-    double u = (double)((draw() >> 11) + 1) * 0x1p-53;
+    double u = (double)((draw_random() >> 11) + 1) * 0x1p-53;
     double distance = -logarithm(u) * (double)mean_bytes;
 
     return distance < 1e18 ? (uint64_t)distance : (uint64_t)1e18;
@@ -117,5 +117,5 @@ bool ag_sampling_takes(uint64_t bytes)
 
 double ag_sampling_weight(uint64_t bytes)
 {
-    return mean_bytes ? 1 / share((double)bytes / (double)mean_bytes) : 1;
+    return mean_bytes ? 1 / chance_of((double)bytes / (double)mean_bytes) : 1;
 }

@@ -36,7 +36,7 @@ static struct {
 /* --- texts --- */
 
 /* Room for `n` bytes; 0 when there is none. With the lock. */
-static uint32_t add_text(const char *bytes, size_t n)
+static uint32_t store_text(const char *bytes, size_t n)
 {
     struct ag_holders *holders = table.holders;
     uint32_t at = atomic_load_explicit(&holders->n_text, memory_order_relaxed);
@@ -76,7 +76,7 @@ static uint64_t hash_text(const char *bytes, size_t n)
 }
 
 /* Where the text, with its NULs, stands; 0 when there is no room. */
-static uint32_t keep_text(const char *bytes, size_t n)
+static uint32_t intern_text(const char *bytes, size_t n)
 {
     uint64_t hash = hash_text(bytes, n);
     uint32_t text, at;
@@ -87,7 +87,7 @@ static uint32_t keep_text(const char *bytes, size_t n)
     ag_lock_take(&table.lock);
     at = seek_text(bytes, n, hash, &text);
     if (!text && table.n_texts < INDEX / 2) {
-        text = add_text(bytes, n);
+        text = store_text(bytes, n);
         if (text)
             atomic_store_explicit(&table.texts[at], text, memory_order_release);
         table.n_texts += text != 0;
@@ -99,7 +99,7 @@ static uint32_t keep_text(const char *bytes, size_t n)
 /* --- modules --- */
 
 /* Is the file CPython's own: the interpreter, or its library? */
-static bool is_interpreter(const char *path)
+static bool is_python_file(const char *path)
 {
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
 
@@ -107,7 +107,7 @@ static bool is_interpreter(const char *path)
 }
 
 /* The number of that module among those known; 0. */
-static uint32_t find_module(uint64_t base, const char *path, const char *build_id)
+static uint32_t find_known_module(uint64_t base, const char *path, const char *build_id)
 {
     const struct ag_holders *holders = table.holders;
     uint32_t n = atomic_load_explicit(&holders->n_modules, memory_order_acquire);
@@ -127,13 +127,13 @@ static uint32_t add_module(uint64_t base, const char *path, size_t path_n, const
 {
     struct ag_holders *holders = table.holders;
     uint32_t n = atomic_load_explicit(&holders->n_modules, memory_order_relaxed);
-    uint32_t text = n < AG_HOLDERS_MODULES ? add_text(path, path_n + 1) : 0;
+    uint32_t text = n < AG_HOLDERS_MODULES ? store_text(path, path_n + 1) : 0;
 
     if (!text)
         return 0;
     holders->modules[n] = (struct ag_held_module){
-        .base = base, .path = text, .build_id = id_n ? add_text(build_id, id_n + 1) : 0};
-    table.is_python[n] = is_interpreter(path);
+        .base = base, .path = text, .build_id = id_n ? store_text(build_id, id_n + 1) : 0};
+    table.is_python[n] = is_python_file(path);
     atomic_store_explicit(&holders->n_modules, n + 1, memory_order_release);
     return n;
 }
@@ -146,7 +146,7 @@ static unsigned number_of_module(const struct ag_loaded *loaded)
     uint32_t number;
 
     ag_lock_take(&table.lock);
-    number = find_module((uintptr_t)loaded->base, path, build_id);
+    number = find_known_module((uintptr_t)loaded->base, path, build_id);
     if (!number)
         number = add_module((uintptr_t)loaded->base, path, path_n, build_id, id_n);
     ag_lock_release(&table.lock);
@@ -161,12 +161,12 @@ struct frames {
     bool is_outermost[AG_HOLDERS_MOST]; /* of Python: in its loop */
 };
 
-static void add(struct frames *frames, uint64_t frame)
+static void append_frame(struct frames *frames, uint64_t frame)
 {
     frames->frame[frames->n++] = frame;
 }
 
-static void take_python(void *frames_, const struct ag_python_frame *frame)
+static void add_python_frame(void *frames_, const struct ag_python_frame *frame)
 {
     char text[2 * AG_PYTHON_NAME];
     size_t function_n = strlen(frame->function) + 1, file_n = strlen(frame->file) + 1;
@@ -175,17 +175,17 @@ static void take_python(void *frames_, const struct ag_python_frame *frame)
     memcpy(text, frame->function, function_n);
     memcpy(text + function_n, frame->file, file_n);
     frames->is_outermost[frames->n] = frame->is_outermost;
-    add(frames, ag_frame_python(keep_text(text, function_n + file_n), frame->line));
+    append_frame(frames, ag_frame_python(intern_text(text, function_n + file_n), frame->line));
 }
 
-static uint64_t address_of(uint64_t frame)
+static uint64_t frame_address(uint64_t frame)
 {
     return table.holders->modules[ag_frame_module(frame)].base + ag_frame_offset(frame);
 }
 
 static bool is_loop(uint64_t frame)
 {
-    return ag_python_is_loop((uintptr_t)address_of(frame));
+    return ag_python_is_loop((uintptr_t)frame_address(frame));
 }
 
 /* Puts the functions of Python into the place of the loops of the interpreter that run them, and
@@ -199,18 +199,18 @@ static void merge(const struct frames *native, const struct frames *python, stru
 
         while (is_place && taken < python->n) {
             is_place = !python->is_outermost[taken];
-            add(ret, python->frame[taken++]);
+            append_frame(ret, python->frame[taken++]);
         }
         if (!is_loop(native->frame[i]) && !table.is_python[ag_frame_module(native->frame[i])])
-            add(ret, native->frame[i]);
+            append_frame(ret, native->frame[i]);
     }
     while (taken < python->n) /* the walk did not get there */
-        add(ret, python->frame[taken++]);
+        append_frame(ret, python->frame[taken++]);
 }
 
 /* --- stacks --- */
 
-static uint64_t hash_of(const struct ag_held_stack *wanted, const struct frames *frames)
+static uint64_t hash_stack(const struct ag_held_stack *wanted, const struct frames *frames)
 {
     uint64_t hash = ag_hash_word((uint64_t)wanted->kind << 32 | (uint64_t)wanted->is_cut << 40,
                                  (uint64_t)wanted->call << 32 | (uint16_t)wanted->device);
@@ -220,8 +220,8 @@ static uint64_t hash_of(const struct ag_held_stack *wanted, const struct frames 
     return hash;
 }
 
-static bool is_same(const struct ag_held_stack *stack, const struct ag_held_stack *wanted,
-                    const struct frames *frames)
+static bool is_same_stack(const struct ag_held_stack *stack, const struct ag_held_stack *wanted,
+                          const struct frames *frames)
 {
     return stack->n == frames->n && stack->kind == wanted->kind &&
            stack->device == wanted->device && stack->is_cut == wanted->is_cut &&
@@ -238,13 +238,13 @@ static uint32_t seek_stack(const struct ag_held_stack *wanted, const struct fram
     for (;; at = IS_IN_INDEX(at + 1)) {
         entry = atomic_load_explicit(&table.stacks[at], memory_order_acquire);
         *ret_row = entry ? entry - 1 : AG_HOLDERS_STACKS;
-        if (!entry || is_same(&table.holders->stacks[entry - 1], wanted, frames))
+        if (!entry || is_same_stack(&table.holders->stacks[entry - 1], wanted, frames))
             return at;
     }
 }
 
-/* With the lock. */
-static uint32_t add_stack(const struct ag_held_stack *wanted, const struct frames *frames)
+/* Called with the lock. */
+static uint32_t enter_stack(const struct ag_held_stack *wanted, const struct frames *frames)
 {
     struct ag_holders *holders = table.holders;
     uint32_t row = atomic_load_explicit(&holders->n_stacks, memory_order_relaxed);
@@ -268,7 +268,7 @@ static uint32_t add_stack(const struct ag_held_stack *wanted, const struct frame
 
 static uint32_t keep_stack(const struct ag_held_stack *wanted, const struct frames *frames)
 {
-    uint64_t hash = hash_of(wanted, frames);
+    uint64_t hash = hash_stack(wanted, frames);
     uint32_t row, at;
 
     (void)seek_stack(wanted, frames, hash, &row);
@@ -277,30 +277,30 @@ static uint32_t keep_stack(const struct ag_held_stack *wanted, const struct fram
     ag_lock_take(&table.lock);
     at = seek_stack(wanted, frames, hash, &row);
     if (row == AG_HOLDERS_STACKS)
-        row = add_stack(wanted, frames);
+        row = enter_stack(wanted, frames);
     if (row < AG_HOLDERS_STACKS)
         atomic_store_explicit(&table.stacks[at], row + 1, memory_order_release);
     ag_lock_release(&table.lock);
     return row;
 }
 
-static __attribute__((noinline)) uint32_t take_untimed(struct ag_held_stack wanted)
+static __attribute__((noinline)) uint32_t record_untimed(struct ag_held_stack wanted)
 {
     struct frames native = {.n = 0}, python = {.n = 0}, merged = {.n = 0};
     struct ag_walk walk = ag_walk(table.own_module, native.frame, table.most);
 
     native.n = walk.n;
     wanted.is_cut = walk.is_cut;
-    if (!ag_python_frames(walk.changes, table.most, take_python, &python))
+    if (!ag_python_frames(walk.changes, table.most, add_python_frame, &python))
         return keep_stack(&wanted, &native);
     merge(&native, &python, &merged);
     return keep_stack(&wanted, &merged);
 }
 
-/* Not the first one, which finds the tables of unwinding. Where this is no library of its own, we
- * are in the stack: so the compiler must not make two calls of the one, for stacks that are timed
- * and for those that are not. */
-static uint32_t take(struct ag_held_stack wanted)
+/* Times some stacks, but not the first one, which finds the tables of unwinding. Where this is no
+ * library of its own, we are in the stack: so the compiler must not make two calls of the one, for
+ * stacks that are timed and for those that are not. */
+static uint32_t record_stack(struct ag_held_stack wanted)
 {
     struct ag_holders *holders = table.holders;
     uint64_t n = atomic_fetch_add_explicit(&holders->taken, 1, memory_order_relaxed);
@@ -308,7 +308,7 @@ static uint32_t take(struct ag_held_stack wanted)
     uint32_t row;
 
     __asm__ volatile("" : "+r"(begin));
-    row = take_untimed(wanted);
+    row = record_untimed(wanted);
     if (begin) {
         atomic_fetch_add_explicit(&holders->timed_ns, ag_clock_ns() - begin, memory_order_relaxed);
         atomic_fetch_add_explicit(&holders->timed, 1, memory_order_relaxed);
@@ -318,16 +318,16 @@ static uint32_t take(struct ag_held_stack wanted)
 
 uint32_t ag_stacks_take(enum ag_held_kind kind, int device)
 {
-    return take((struct ag_held_stack){.kind = (uint8_t)kind, .device = (int16_t)device});
+    return record_stack((struct ag_held_stack){.kind = (uint8_t)kind, .device = (int16_t)device});
 }
 
 uint32_t ag_stacks_take_wait(enum ag_wait_kind kind, const char *call)
 {
-    uint32_t text = keep_text(call, strlen(call) + 1);
+    uint32_t text = intern_text(call, strlen(call) + 1);
 
     if (!text)
         return AG_HOLDERS_STACKS;
-    return take((struct ag_held_stack){
+    return record_stack((struct ag_held_stack){
         .kind = (uint8_t)AG_HELD_WAIT, .device = (int16_t)kind, .call = text});
 }
 

@@ -9,7 +9,7 @@
 /* The stack of the calling thread, as the row of `kind` and `device`; its number, or
  * AG_HOLDERS_STACKS when there is no room for it. Frames of this library do not count. */
 uint32_t ag_stacks_take(enum ag_held_kind kind, int device);
-/* The same of a wait in the function `call`. */
+/* Takes down the stack of a wait in the function `call`. */
 uint32_t ag_stacks_take_wait(enum ag_wait_kind kind, const char *call);
 
 /* Begins to fill empty tables, `most` frames of a stack. False: no memory. */

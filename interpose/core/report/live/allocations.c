@@ -4,7 +4,7 @@
 #include "interpose/core/base/bits.h"
 #include "interpose/core/report/live/live.h"
 
-static unsigned row_of(int device)
+static unsigned row_of_device(int device)
 {
     return device < 0 || (unsigned)device >= AG_STATS_DEVICES ? AG_STATS_DEVICES - 1
                                                               : (unsigned)device;
@@ -39,7 +39,7 @@ static inline void count_freed(unsigned slot, struct ag_place_stats *stats, uint
 __attribute__((noinline)) static void allocated_first(int device, enum ag_placement place,
                                                       uint64_t bytes, uint64_t ticks)
 {
-    unsigned slot = ag_stats_find_own(), row = row_of(device);
+    unsigned slot = ag_stats_find_own(), row = row_of_device(device);
 
     count_allocated(slot, &ag_stats.slots[slot].places[row][place], bytes, ticks);
     ag_live_add(slot, row, place, bytes);
@@ -50,13 +50,13 @@ __attribute__((noinline)) static void freed_first(int device, enum ag_placement 
 {
     unsigned slot = ag_stats_find_own();
 
-    count_freed(slot, &ag_stats.slots[slot].places[row_of(device)][place], bytes, ticks);
+    count_freed(slot, &ag_stats.slots[slot].places[row_of_device(device)][place], bytes, ticks);
 }
 
 void ag_stats_allocated(int device, enum ag_placement place, uint64_t bytes, uint64_t ticks)
 {
     struct ag_stats_slot *own = ag_slot_counters;
-    unsigned row = row_of(device);
+    unsigned row = row_of_device(device);
 
     if (!own) {
         allocated_first(device, place, bytes, ticks);
@@ -71,14 +71,14 @@ void ag_stats_freed(int device, enum ag_placement place, uint64_t bytes, uint64_
     struct ag_stats_slot *own = ag_slot_counters;
 
     if (own)
-        count_freed(0, &own->places[row_of(device)][place], bytes, ticks);
+        count_freed(0, &own->places[row_of_device(device)][place], bytes, ticks);
     else
         freed_first(device, place, bytes, ticks);
 }
 
 void ag_stats_moved(int device, enum ag_placement from, enum ag_placement to, uint64_t bytes)
 {
-    unsigned slot = ag_slot(), row = row_of(device);
+    unsigned slot = ag_slot(), row = row_of_device(device);
 
     struct ag_place_stats *stats = ag_stats.slots[slot].places[row];
 
@@ -91,17 +91,17 @@ void ag_stats_moved(int device, enum ag_placement from, enum ag_placement to, ui
 
 _Atomic uint64_t *ag_stats_given_peak(int device)
 {
-    return &ag_stats.given_peak[row_of(device)];
+    return &ag_stats.given_peak[row_of_device(device)];
 }
 
 void ag_stats_failed(int device, enum ag_placement place)
 {
     unsigned slot = ag_slot();
 
-    ag_stats_count(slot, &ag_stats.slots[slot].places[row_of(device)][place].failed, 1);
+    ag_stats_count(slot, &ag_stats.slots[slot].places[row_of_device(device)][place].failed, 1);
 }
 
 uint64_t ag_stats_current(int device, enum ag_placement place)
 {
-    return ag_live_of(&ag_stats, row_of(device), place);
+    return ag_live_of(&ag_stats, row_of_device(device), place);
 }

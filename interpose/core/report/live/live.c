@@ -29,7 +29,7 @@ static struct {
     uint64_t granted_all[AG_STATS_DEVICES];              /* of all placements */
 } live = {.lock = AG_LOCK_INIT(AG_RANK_LIVE)};
 
-static struct ag_place_stats *counts_of(unsigned slot, unsigned row, enum ag_placement place)
+static struct ag_place_stats *place_counts(unsigned slot, unsigned row, enum ag_placement place)
 {
     return &ag_stats.slots[slot].places[row][place];
 }
@@ -44,9 +44,9 @@ static uint64_t freed_of(struct ag_place_stats *counts)
     return atomic_load_explicit(&counts->freed_bytes, memory_order_seq_cst);
 }
 
-static void allow(unsigned slot, unsigned row, enum ag_placement place, uint64_t biased)
+static void set_allowance(unsigned slot, unsigned row, enum ag_placement place, uint64_t biased)
 {
-    atomic_store_explicit(&counts_of(slot, row, place)->allowance, biased, memory_order_seq_cst);
+    atomic_store_explicit(&place_counts(slot, row, place)->allowance, biased, memory_order_seq_cst);
 }
 
 static unsigned first_of(uint32_t slots)
@@ -60,8 +60,8 @@ static void withdraw(unsigned row, uint32_t slots)
         for (unsigned place = 0; place < AG_N_PLACEMENTS; place++) {
             unsigned i = first_of(left);
 
-            if (atomic_load_explicit(&counts_of(i, row, place)->allowance, memory_order_relaxed))
-                allow(i, row, place, 0);
+            if (atomic_load_explicit(&place_counts(i, row, place)->allowance, memory_order_relaxed))
+                set_allowance(i, row, place, 0);
         }
     }
 }
@@ -74,19 +74,19 @@ static void add_up(unsigned row, uint32_t slots, uint64_t balances[AG_SLOTS][AG_
         unsigned i = first_of(left);
 
         for (unsigned place = 0; place < AG_N_PLACEMENTS; place++)
-            balances[i][place] = allocated_of(counts_of(i, row, place));
+            balances[i][place] = allocated_of(place_counts(i, row, place));
     }
     for (uint32_t left = slots; left; left &= left - 1) {
         unsigned i = first_of(left);
 
         for (unsigned place = 0; place < AG_N_PLACEMENTS; place++)
-            sums[place] += balances[i][place] -= freed_of(counts_of(i, row, place));
+            sums[place] += balances[i][place] -= freed_of(place_counts(i, row, place));
     }
 }
 
 /* Sets the peaks right, and allows each slot what it has. With the lock. A slot that is given
  * meanwhile has no allowance: its thread comes here next. */
-static void recount(unsigned row)
+static void recount_peaks(unsigned row)
 {
     uint64_t balances[AG_SLOTS][AG_N_PLACEMENTS], sums[AG_N_PLACEMENTS] = {0}, all = 0;
     uint32_t slots = ag_slots_used();
@@ -106,13 +106,13 @@ static void recount(unsigned row)
         unsigned i = first_of(left);
 
         for (unsigned place = 0; place < AG_N_PLACEMENTS; place++) {
-            if (allocated_of(counts_of(i, row, place)))
-                allow(i, row, place, balances[i][place] + AG_LIVE_BIAS);
+            if (allocated_of(place_counts(i, row, place)))
+                set_allowance(i, row, place, balances[i][place] + AG_LIVE_BIAS);
         }
     }
 }
 
-static bool is_above(uint64_t bytes, const _Atomic uint64_t *peak)
+static bool exceeds_peak(uint64_t bytes, const _Atomic uint64_t *peak)
 {
     return (int64_t)bytes > (int64_t)atomic_load_explicit(peak, memory_order_relaxed);
 }
@@ -126,13 +126,13 @@ static bool raise_alone(unsigned slot, unsigned row, enum ag_placement place)
 
     for (unsigned i = 0; i < AG_N_PLACEMENTS; i++)
         all += allocated_of(&counts[i]) - freed_of(&counts[i]);
-    if ((!is_above(balance, &ag_stats.peak_bytes[row][place]) &&
-         !is_above(all, &ag_stats.peak_all[row])) ||
+    if ((!exceeds_peak(balance, &ag_stats.peak_bytes[row][place]) &&
+         !exceeds_peak(all, &ag_stats.peak_all[row])) ||
         slot >= AG_OWN_SLOTS || ag_slots_used() != (uint32_t)1 << slot)
         return false;
     for (unsigned i = 0; i < AG_N_PLACEMENTS; i++) {
         if (i != place && atomic_load_explicit(&counts[i].allowance, memory_order_relaxed))
-            allow(slot, row, i, 0);
+            set_allowance(slot, row, i, 0);
     }
     if ((int64_t)balance > 0)
         ag_raise_to(&ag_stats.peak_bytes[row][place], balance);
@@ -141,9 +141,10 @@ static bool raise_alone(unsigned slot, unsigned row, enum ag_placement place)
     return true;
 }
 
-__attribute__((noinline)) static void ask(unsigned slot, unsigned row, enum ag_placement place)
+__attribute__((noinline)) static void ask_allowance(unsigned slot, unsigned row,
+                                                    enum ag_placement place)
 {
-    struct ag_place_stats *counts = counts_of(slot, row, place);
+    struct ag_place_stats *counts = place_counts(slot, row, place);
     uint64_t had, balance, wanted;
 
     ag_lock_take(&live.lock);
@@ -153,13 +154,13 @@ __attribute__((noinline)) static void ask(unsigned slot, unsigned row, enum ag_p
     if (had && (int64_t)wanted <= 0) {
         /* another thread of the slot has asked, or has freed meanwhile */
     } else if (had &&
-               !is_above(live.granted[row][place] + wanted, &ag_stats.peak_bytes[row][place]) &&
-               !is_above(live.granted_all[row] + wanted, &ag_stats.peak_all[row])) {
-        allow(slot, row, place, balance + AG_LIVE_BIAS);
+               !exceeds_peak(live.granted[row][place] + wanted, &ag_stats.peak_bytes[row][place]) &&
+               !exceeds_peak(live.granted_all[row] + wanted, &ag_stats.peak_all[row])) {
+        set_allowance(slot, row, place, balance + AG_LIVE_BIAS);
         live.granted[row][place] += wanted;
         live.granted_all[row] += wanted;
     } else {
-        recount(row);
+        recount_peaks(row);
     }
     ag_lock_release(&live.lock);
 }
@@ -167,7 +168,7 @@ __attribute__((noinline)) static void ask(unsigned slot, unsigned row, enum ag_p
 void ag_live_ask(unsigned slot, unsigned row, enum ag_placement place)
 {
     if (!raise_alone(slot, row, place))
-        ask(slot, row, place);
+        ask_allowance(slot, row, place);
 }
 
 /* What was freed is read first: the answer may be too high by what comes and goes meanwhile, and is
@@ -182,7 +183,7 @@ uint64_t ag_live_of(const struct ag_stats *stats, unsigned row, enum ag_placemen
     return allocated > freed ? allocated - freed : 0;
 }
 
-static void forget(void)
+static void forget_granted(void)
 {
     memset(live.granted, 0, sizeof(live.granted));
     memset(live.granted_all, 0, sizeof(live.granted_all));
@@ -191,11 +192,11 @@ static void forget(void)
 void ag_live_reset(void)
 {
     memset(&ag_stats, 0, sizeof(ag_stats));
-    forget();
+    forget_granted();
 }
 
 void ag_live_begin_child(void)
 {
     ag_lock_init(&live.lock, AG_RANK_LIVE); /* the thread that held it is the parent's */
-    forget();
+    forget_granted();
 }

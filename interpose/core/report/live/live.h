@@ -44,7 +44,7 @@ static inline void ag_live_count(struct ag_place_stats *counts, unsigned row,
         ag_live_ask(ag_slot(), row, place);
 }
 
-/* The same; or less. */
+/* Count `bytes` more, or less. */
 static inline void ag_live_add(unsigned slot, unsigned row, enum ag_placement place, uint64_t bytes)
 {
     ag_live_count(&ag_stats.slots[slot].places[row][place], row, place, bytes);
@@ -70,7 +70,7 @@ static inline void ag_live_subtract(unsigned slot, unsigned row, enum ag_placeme
 /* What the program of these counters has. Never less while threads come and go. */
 uint64_t ag_live_of(const struct ag_stats *stats, unsigned row, enum ag_placement place);
 
-/* Every counter back to zero. No other thread may count meanwhile. */
+/* Sets every counter back to zero. No other thread may count meanwhile. */
 void ag_live_reset(void);
 /* A forked child counts from zero. */
 void ag_live_begin_child(void);

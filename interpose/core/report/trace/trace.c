@@ -46,8 +46,8 @@ struct ag_trace_ring *ag_trace_ring_of(unsigned i)
 /* --- texts --- */
 
 /* A text of our own memory, not to be seen yet; NULL without room. */
-static struct ag_trace_named *write_text(uint32_t space, uint32_t number, uint64_t base,
-                                         const char *text, size_t length)
+static struct ag_trace_named *put_text(uint32_t space, uint32_t number, uint64_t base,
+                                       const char *text, size_t length)
 {
     uint32_t need = (uint32_t)((sizeof(struct ag_trace_named) + length + 8) & ~7u);
     uint32_t used = atomic_load_explicit(&trace.memory_used, memory_order_relaxed);
@@ -63,8 +63,8 @@ static struct ag_trace_named *write_text(uint32_t space, uint32_t number, uint64
     return named;
 }
 
-static bool is_same(const struct ag_trace_named *named, uint32_t space, uint64_t base,
-                    const char *text, size_t length)
+static bool is_same_text(const struct ag_trace_named *named, uint32_t space, uint64_t base,
+                         const char *text, size_t length)
 {
     return named->space == space && named->base == base && named->length == length &&
            !memcmp(named->text, text, length);
@@ -73,8 +73,8 @@ static bool is_same(const struct ag_trace_named *named, uint32_t space, uint64_t
 #define OWN_NUMBER UINT32_MAX /* where it stands, plus 1 */
 
 /* The number of a text, put down where it is new; 0 when there is no room. */
-static uint32_t number_of(uint32_t space, uint32_t number, uint64_t base, const char *text,
-                          size_t length)
+static uint32_t number_of_text(uint32_t space, uint32_t number, uint64_t base, const char *text,
+                               size_t length)
 {
     struct ag_trace_named *own = NULL;
 
@@ -83,14 +83,14 @@ static uint32_t number_of(uint32_t space, uint32_t number, uint64_t base, const 
 
         if (!there) {
             if (!own)
-                own = write_text(space, number, base, text, length);
+                own = put_text(space, number, base, text, length);
             if (!own)
                 return 0;
             own->number = number == OWN_NUMBER ? i + 1 : number;
             if (atomic_compare_exchange_strong(&trace.texts[i], &there, own))
                 return own->number;
         }
-        if (is_same(there, space, base, text, length))
+        if (is_same_text(there, space, base, text, length))
             return there->number;
     }
     return 0;
@@ -98,8 +98,9 @@ static uint32_t number_of(uint32_t space, uint32_t number, uint64_t base, const 
 
 /* --- modules --- */
 
-/* Of the module that the address lies in: its caller has not returned, so it is still there. */
-static uint32_t look_up(uint64_t address)
+/* The number of the module that the address lies in. Its caller has not returned, so it is still
+ * there. */
+static uint32_t look_up_module(uint64_t address)
 {
     char text[MOST_PATH + 96];
     struct ag_loaded loaded;
@@ -109,11 +110,11 @@ static uint32_t look_up(uint64_t address)
         return 0;
     length = ag_loaded_path(&loaded, text, MOST_PATH);
     digits = ag_loaded_build_id(&loaded, text + length + 1, sizeof(text) - length - 1);
-    return number_of(AG_TRACE_TEXT_MODULE, OWN_NUMBER, (uint64_t)(uintptr_t)loaded.base, text,
-                     digits ? length + 1 + digits : length);
+    return number_of_text(AG_TRACE_TEXT_MODULE, OWN_NUMBER, (uint64_t)(uintptr_t)loaded.base, text,
+                          digits ? length + 1 + digits : length);
 }
 
-static uint16_t module_of(uint64_t address)
+static uint16_t module_number(uint64_t address)
 {
     const uint64_t low = (1u << (64 - ADDRESS_BITS)) - 1;
     unsigned first = (unsigned)(ag_hash_spread(address) >> 54), at;
@@ -131,7 +132,7 @@ static uint16_t module_of(uint64_t address)
     }
     if (known) /* all are taken */
         at = first;
-    known = address << (64 - ADDRESS_BITS) | look_up(address);
+    known = address << (64 - ADDRESS_BITS) | look_up_module(address);
     /* Who reads this and tells of an event has the text before it, as the writer must find it. */
     atomic_store_explicit(&trace.known[at], known, memory_order_release);
     return (uint16_t)(known & low);
@@ -157,7 +158,7 @@ static __attribute__((noinline)) struct ag_trace_ring *make_ring(unsigned slot)
 
 void ag_trace_add(const struct ag_trace_event *event)
 {
-    uint16_t module = module_of(event->caller);
+    uint16_t module = module_number(event->caller);
     unsigned slot = ag_slot();
     struct ag_trace_ring *ring = ag_trace_ring_of(slot);
 
@@ -196,7 +197,7 @@ void ag_trace_mark(const char *name)
 
     if (!ag_trace_on())
         return;
-    number = number_of(AG_TRACE_TEXT_MARK, OWN_NUMBER, 0, name, strnlen(name, 255));
+    number = number_of_text(AG_TRACE_TEXT_MARK, OWN_NUMBER, 0, name, strnlen(name, 255));
     ag_trace_add(&(struct ag_trace_event){
         .kind = AG_TRACE_MARK,
         .ticks = ag_clock_ticks(),
@@ -207,7 +208,7 @@ void ag_trace_mark(const char *name)
 
 void ag_trace_add_wait(uint64_t began, const char *call)
 {
-    uint32_t number = number_of(AG_TRACE_TEXT_WAIT, OWN_NUMBER, 0, call, strnlen(call, 255));
+    uint32_t number = number_of_text(AG_TRACE_TEXT_WAIT, OWN_NUMBER, 0, call, strnlen(call, 255));
 
     ag_trace_add_call(began, (struct ag_trace_event){.kind = AG_TRACE_WAIT,
                                                      .device = AG_TRACE_NO_DEVICE,
@@ -221,9 +222,9 @@ static bool name_numbers(void)
     bool all = true;
 
     for (uint32_t i = 0; i < AG_N_PLACEMENTS; i++)
-        all = all && number_of(AG_TRACE_TEXT_PLACEMENT, i, 0, ag_placement_names[i],
-                               strlen(ag_placement_names[i])) == i;
-    (void)number_of(AG_TRACE_TEXT_PLACEMENT, AG_TRACE_PLACE_APP_POOL, 0, "own pool", 8);
+        all = all && number_of_text(AG_TRACE_TEXT_PLACEMENT, i, 0, ag_placement_names[i],
+                                    strlen(ag_placement_names[i])) == i;
+    (void)number_of_text(AG_TRACE_TEXT_PLACEMENT, AG_TRACE_PLACE_APP_POOL, 0, "own pool", 8);
     for (uint32_t i = 0; i < AG_N_STATS; i++) {
         const struct ag_stat_row *row = &ag_stat_rows[i];
         uint32_t space = !strcmp(row->group, "pressure")  ? AG_TRACE_TEXT_STEP
@@ -231,7 +232,7 @@ static bool name_numbers(void)
                                                           : 0;
 
         if (space)
-            all = all && number_of(space, i, 0, row->key, strlen(row->key)) == i;
+            all = all && number_of_text(space, i, 0, row->key, strlen(row->key)) == i;
     }
     return all;
 }

@@ -80,7 +80,7 @@ enum ag_trace_kind {
     AG_TRACE_TEXT =
         48, /* code: what for (ag_trace_text); address: number; size: bytes, in the units that
                follow, without NUL at the end. Of a module: caller is where it lies in memory,
-               and behind its path may come a NUL and its build-id in hexadecimal digits */
+               and after its path may come a NUL and its build-id in hexadecimal digits */
     AG_TRACE_CLOCK,   /* ticks and, in address, CLOCK_MONOTONIC at the same moment */
     AG_TRACE_DROPPED, /* size: events that were lost since the last of these, for want of room */
     AG_TRACE_END,     /* a normal end; code: ag_trace_end. After a failed exec, more follows */

@@ -52,7 +52,7 @@ static struct {
 
 /* --- the file --- */
 
-static bool still_ours(void)
+static bool is_our_file(void)
 {
     struct stat now;
 
@@ -134,7 +134,7 @@ static bool write_own(enum ag_trace_kind kind, uint64_t address, uint64_t size, 
 
 /* --- portions --- */
 
-static bool take_busy(uint64_t until_ns)
+static bool claim_busy(uint64_t until_ns)
 {
     const struct timespec pause = {0, MS / 2};
     bool none = false;
@@ -148,11 +148,12 @@ static bool take_busy(uint64_t until_ns)
     return true;
 }
 
-/* All that is in the rings now, but not what comes meanwhile; until then. How many events. */
-static uint64_t drain(uint64_t until_ns)
+/* Writes all that is in the rings now, but not what comes meanwhile, until it is past `until_ns`.
+ * Returns how many events. */
+static uint64_t drain_rings(uint64_t until_ns)
 {
     uint64_t n = 0, dropped = 0;
-    bool good = still_ours();
+    bool good = is_our_file();
 
     for (unsigned i = 0; i < AG_SLOTS && good; i++) {
         struct ag_trace_ring *ring = ag_trace_ring_of(i);
@@ -189,9 +190,9 @@ static void *write_for_ever(void *unused)
         uint64_t n = 0;
 
         (void)nanosleep(&pause, NULL);
-        if (take_busy(0)) {
+        if (claim_busy(0)) {
             if (!atomic_load(&writer.over))
-                n = drain(UINT64_MAX);
+                n = drain_rings(UINT64_MAX);
             atomic_store(&writer.busy, false);
         }
         pause_ns = n ? SOONEST_NS : pause_ns * 2 < LATEST_NS ? pause_ns * 2 : LATEST_NS;
@@ -305,10 +306,10 @@ void ag_trace_finish(const char *ended_by)
         code = strcmp(ends[i], ended_by) ? code : (uint16_t)i;
     if (code != AG_TRACE_END_EXEC)
         atomic_store(&ag_trace_active, false);
-    if (!take_busy(until))
+    if (!claim_busy(until))
         return;
-    (void)drain(until);
-    if (still_ours())
+    (void)drain_rings(until);
+    if (is_our_file())
         (void)write_own(AG_TRACE_END, 0, 0, code);
     if (code != AG_TRACE_END_EXEC)
         atomic_store(&writer.over, true);
@@ -318,7 +319,7 @@ void ag_trace_finish(const char *ended_by)
 void ag_trace_begin_child(void)
 {
     ag_trace_forget();
-    if (writer.fd >= 0 && still_ours())
+    if (writer.fd >= 0 && is_our_file())
         close(writer.fd);
     writer.fd = -1;
     writer.n_texts = 0;

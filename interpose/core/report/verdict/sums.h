@@ -21,7 +21,7 @@ struct ag_sum_frees ag_sum_frees(const struct ag_stats *stats);
  * device's of the counters' tables. Reports from before that was counted have the sum of the
  * placements' peaks, which is no less. */
 uint64_t ag_sum_peak(const struct ag_stats *stats, unsigned row);
-/* Of all devices, each at its own time. */
+/* The sum of the peaks of all devices, each at its own time. */
 uint64_t ag_sum_peaks(const struct ag_stats *stats);
 /* Most bytes of that device that were ours at a time, used or kept for later. 0: not known. */
 uint64_t ag_sum_given(const struct ag_stats *stats, unsigned row);

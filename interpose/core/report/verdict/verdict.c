@@ -26,7 +26,7 @@ struct facts {
     unsigned n_causes;
 };
 
-static unsigned long long counter(const struct facts *it, unsigned id)
+static unsigned long long count_of(const struct facts *it, unsigned id)
 {
     return ag_stats_counter_of(it->stats, (enum ag_stat)id);
 }
@@ -51,7 +51,7 @@ static double percent(unsigned long long part, unsigned long long whole)
     return whole ? 100.0 * (double)part / (double)whole : 0;
 }
 
-/* "s" behind what there are several of. */
+/* "s" after what there are several of. */
 static const char *s(unsigned long long n)
 {
     return n == 1 ? "" : "s";
@@ -83,7 +83,7 @@ static size_t begin_clause(char *line, size_t size)
     } while (0)
 
 /* One remedy is enough: that of the first cause that has one. */
-static void advise(const struct facts *it, const char *remedy)
+static void suggest_remedy(const struct facts *it, const char *remedy)
 {
     struct ag_verdict *verdict = it->verdict;
 
@@ -98,19 +98,19 @@ static unsigned largest_of(const struct facts *it, const char *group, unsigned l
 
     *ret_sum = 0;
     for (unsigned id = 0; id < AG_N_STATS; id++) {
-        unsigned long long n = strcmp(ag_stat_rows[id].group, group) ? 0 : counter(it, id);
+        unsigned long long n = strcmp(ag_stat_rows[id].group, group) ? 0 : count_of(it, id);
 
         *ret_sum += n;
-        if (n && (largest == AG_N_STATS || n > counter(it, largest)))
+        if (n && (largest == AG_N_STATS || n > count_of(it, largest)))
             largest = id;
     }
     return largest;
 }
 
-/* Of cudaMalloc and its like. */
+/* How many allocations of cudaMalloc and its like there were. */
 static unsigned long long n_allocated(const struct facts *it)
 {
-    return counter(it, AG_STAT_REDIRECTED) + counter(it, AG_STAT_PASSED);
+    return count_of(it, AG_STAT_REDIRECTED) + count_of(it, AG_STAT_PASSED);
 }
 
 static unsigned long long n_freed(const struct facts *it)
@@ -129,8 +129,9 @@ struct calls {
 #define PLACE_SUM(it, device, place, member) \
     ag_stats_sum_of((it)->stats, offsetof(struct ag_stats_slot, places[device][place].member))
 
-/* In whole nanoseconds, as the JSON has them: what is read back says the same. */
-static void sum_place(const struct facts *it, unsigned device, unsigned place, struct calls *ret)
+/* Adds up calls and their time in whole nanoseconds, as the JSON has them: what is read back says
+ * the same. */
+static void sum_calls(const struct facts *it, unsigned device, unsigned place, struct calls *ret)
 {
     ret->allocs += PLACE_SUM(it, device, place, allocs);
     ret->frees += PLACE_SUM(it, device, place, frees);
@@ -146,12 +147,12 @@ static void compare_calls(const struct facts *it)
     char a[32], b[32];
 
     for (unsigned device = 0; device < AG_STATS_DEVICES; device++) {
-        sum_place(it, device, AG_PLACE_NATIVE, &native);
+        sum_calls(it, device, AG_PLACE_NATIVE, &native);
         for (unsigned place = AG_PLACE_NATIVE + 1; place < AG_N_PLACEMENTS; place++)
-            sum_place(it, device, place, &ours);
+            sum_calls(it, device, place, &ours);
     }
     if (it->stats->head.simulated || native.allocs < ENOUGH_CALLS || native.frees < ENOUGH_CALLS ||
-        native.allocs > counter(it, AG_STAT_PASSED) || ours.allocs < ENOUGH_CALLS ||
+        native.allocs > count_of(it, AG_STAT_PASSED) || ours.allocs < ENOUGH_CALLS ||
         ours.frees < ENOUGH_CALLS || ours.ns <= 0 || native.ns <= 0)
         return;
     GAINED(it, "a redirected allocation or free took %s on average, the driver's own %s",
@@ -162,11 +163,11 @@ static void compare_calls(const struct facts *it)
 /* What guards checked, and found. */
 static void gain_checks(const struct facts *it)
 {
-    unsigned long long guarded = counter(it, AG_STAT_GUARDED),
-                       checked = counter(it, AG_STAT_GUARD_CHECKED),
-                       found = counter(it, AG_STAT_GUARD_BEFORE) +
-                               counter(it, AG_STAT_GUARD_BEHIND) +
-                               counter(it, AG_STAT_GUARD_INSIDE);
+    unsigned long long guarded = count_of(it, AG_STAT_GUARDED),
+                       checked = count_of(it, AG_STAT_GUARD_CHECKED),
+                       found = count_of(it, AG_STAT_GUARD_BEFORE) +
+                               count_of(it, AG_STAT_GUARD_BEHIND) +
+                               count_of(it, AG_STAT_GUARD_INSIDE);
 
     if (guarded && found)
         GAINED(it, "%llu check%s of %llu guarded block%s found %llu where it must not be written",
@@ -208,13 +209,13 @@ static void compare_iterations(const struct facts *it)
 }
 
 /* What replay cost to find out, whether anything came of it or not. */
-static void add_cost(const struct facts *it, char *line, size_t size)
+static void add_replay_cost(const struct facts *it, char *line, size_t size)
 {
-    unsigned long long graphs = counter(it, AG_STAT_REPLAY_BUILT);
-    unsigned long long eager = counter(it, AG_STAT_REPLAY_EAGER_ITERATIONS);
+    unsigned long long graphs = count_of(it, AG_STAT_REPLAY_BUILT);
+    unsigned long long eager = count_of(it, AG_STAT_REPLAY_EAGER_ITERATIONS);
     char took[32];
 
-    ag_text_duration(took, sizeof(took), (double)counter(it, AG_STAT_REPLAY_BUILD_NS));
+    ag_text_duration(took, sizeof(took), (double)count_of(it, AG_STAT_REPLAY_BUILD_NS));
     if (it->stats->head.simulated)
         *took = '\0';
     (void)ag_text_print(line, size,
@@ -225,9 +226,9 @@ static void add_cost(const struct facts *it, char *line, size_t size)
 
 static void gain_replay(const struct facts *it)
 {
-    unsigned long long seen = counter(it, AG_STAT_REPLAY_SEEN),
-                       replayed = counter(it, AG_STAT_REPLAY_REPLAYED),
-                       launches = counter(it, AG_STAT_REPLAY_LAUNCHES);
+    unsigned long long seen = count_of(it, AG_STAT_REPLAY_SEEN),
+                       replayed = count_of(it, AG_STAT_REPLAY_REPLAYED),
+                       launches = count_of(it, AG_STAT_REPLAY_LAUNCHES);
     char cost[160];
 
     if (!is_replaying(it) || !replayed)
@@ -235,17 +236,17 @@ static void gain_replay(const struct facts *it)
     GAINED(it, "%.1f %% of %llu operations went out in %llu graph launch%s",
            percent(replayed, seen), seen, launches, launches == 1 ? "" : "es");
     compare_iterations(it);
-    add_cost(it, cost, sizeof(cost));
+    add_replay_cost(it, cost, sizeof(cost));
     GAINED(it, "%s", cost);
 }
 
 static void gain_rest(const struct facts *it)
 {
     unsigned long long retried =
-        counter(it, AG_STAT_LADDER_RETRY) + counter(it, AG_STAT_LADDER_OTHER);
-    unsigned long long spilled = counter(it, AG_STAT_LADDER_SPILL),
-                       own = counter(it, AG_STAT_API_REPLAYS),
-                       kept = counter(it, AG_STAT_ASYNC_KEPT);
+        count_of(it, AG_STAT_LADDER_RETRY) + count_of(it, AG_STAT_LADDER_OTHER);
+    unsigned long long spilled = count_of(it, AG_STAT_LADDER_SPILL),
+                       own = count_of(it, AG_STAT_API_REPLAYS),
+                       kept = count_of(it, AG_STAT_ASYNC_KEPT);
 
     if (retried)
         GAINED(it, "%llu call%s found room after caches and pools were emptied", retried,
@@ -266,8 +267,9 @@ static void held_by_nothing_working(struct facts *it)
     if (!*it->stats->head.trouble)
         return;
     HELD(it, "nothing was redirected: %s", it->stats->head.trouble);
-    advise(it, "`allograft doctor` says what this machine allows, `allograft options --check` what "
-               "the settings are");
+    suggest_remedy(
+        it, "`allograft doctor` says what this machine allows, `allograft options --check` what "
+            "the settings are");
 }
 
 static void held_by_bypass(struct facts *it)
@@ -277,14 +279,14 @@ static void held_by_bypass(struct facts *it)
     if (n) {
         HELD(it, "calls of %.100s%s went past Allograft (RTLD_DEEPBIND)", it->stats->bypassing[0],
              n > 1 ? " and others" : "");
-        advise(it, "allograft run --audit");
+        suggest_remedy(it, "allograft run --audit");
     }
     for (unsigned i = 0; i < AG_STATS_UNSEEN; i++) {
         if (*it->stats->unseen[i])
             HELD(it, "%.63s uses the device where Allograft does not see it, so frees waited",
                  it->stats->unseen[i]);
     }
-    if (counter(it, AG_STAT_LOOKUP_UNMATCHED))
+    if (count_of(it, AG_STAT_LOOKUP_UNMATCHED))
         HELD(it, "the program got addresses of cuGetProcAddress that are no known symbol's, and "
                  "calls by them were not seen");
 }
@@ -305,34 +307,34 @@ static void held_by_policy(struct facts *it)
     const struct ag_sum_frees frees = ag_sum_frees(it->stats);
     char waited[96] = "";
 
-    if (!counter(it, AG_STAT_PASSED) || !is_set_to(it, AG_OPTION_POLICY, "native"))
+    if (!count_of(it, AG_STAT_PASSED) || !is_set_to(it, AG_OPTION_POLICY, "native"))
         return;
     if (frees.waited)
         (void)ag_text_print(waited, sizeof(waited), "; %llu of %llu frees waited for the device",
                             (unsigned long long)frees.waited, (unsigned long long)frees.all);
     HELD(it, "ALLOGRAFT_POLICY=native left all memory to the driver%s", waited);
     if (allocated_again(it))
-        advise(it, "ALLOGRAFT_POLICY=auto");
+        suggest_remedy(it, "ALLOGRAFT_POLICY=auto");
 }
 
 static void held_by_memory(struct facts *it)
 {
-    unsigned long long failed = counter(it, AG_STAT_LADDER_ERROR),
-                       over = counter(it, AG_STAT_BUDGET_HIT),
-                       spilled = counter(it, AG_STAT_LADDER_SPILL);
+    unsigned long long failed = count_of(it, AG_STAT_LADDER_ERROR),
+                       over = count_of(it, AG_STAT_BUDGET_HIT),
+                       spilled = count_of(it, AG_STAT_LADDER_SPILL);
 
     if (failed) {
         HELD(it, "%llu allocation%s ran out of memory%s", failed, s(failed),
              over ? ", by ALLOGRAFT_LIMIT" : "");
         if (is_set_to(it, AG_OPTION_OOM, "error"))
-            advise(it, over ? "ALLOGRAFT_OOM=spill, or a larger ALLOGRAFT_LIMIT"
-                            : "ALLOGRAFT_OOM=spill");
+            suggest_remedy(it, over ? "ALLOGRAFT_OOM=spill, or a larger ALLOGRAFT_LIMIT"
+                                    : "ALLOGRAFT_OOM=spill");
     }
     if (spilled) {
         HELD(it, "%llu allocation%s spilled, which the device reads over the bus", spilled,
              s(spilled));
         if (is_set_to(it, AG_OPTION_UNSPILL, "0"))
-            advise(it, "ALLOGRAFT_UNSPILL=1");
+            suggest_remedy(it, "ALLOGRAFT_UNSPILL=1");
     }
 }
 
@@ -345,10 +347,10 @@ static unsigned why_frees_waited(const struct facts *it, struct ag_sum_frees fre
     unsigned long long sum;
     unsigned why = largest_of(it, "drains", &sum);
 
-    if (!is_worth_saying(frees.waited, frees.all) || frees.all == counter(it, AG_STAT_FREE_NATIVE))
+    if (!is_worth_saying(frees.waited, frees.all) || frees.all == count_of(it, AG_STAT_FREE_NATIVE))
         return AG_N_STATS;
     for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
-        if (why == AG_N_STATS || counter(it, others[i]) > counter(it, why))
+        if (why == AG_N_STATS || count_of(it, others[i]) > count_of(it, why))
             why = others[i];
     }
     return why;
@@ -370,18 +372,18 @@ static void held_by_waits(struct facts *it)
     HELD(it, "%llu of %llu frees waited for the device (most often: %s)",
          (unsigned long long)frees.waited, (unsigned long long)frees.all, ag_stat_rows[why].label);
     if (why == AG_STAT_DRAIN_ASKED)
-        advise(it, "ALLOGRAFT_FREE=auto");
+        suggest_remedy(it, "ALLOGRAFT_FREE=auto");
     else if (why == AG_STAT_WAITED_PENDING && is_set_to(it, AG_OPTION_PENDING, "25%"))
-        advise(it, "ALLOGRAFT_PENDING=50%");
+        suggest_remedy(it, "ALLOGRAFT_PENDING=50%");
     else if (is_visible(why) && is_set_to(it, AG_OPTION_FREE, "auto"))
-        advise(it,
-               "ALLOGRAFT_FREE=ordered, if the program never reads results without a wait of its "
-               "own");
+        suggest_remedy(
+            it, "ALLOGRAFT_FREE=ordered, if the program never reads results without a wait of its "
+                "own");
 }
 
 static void held_by_fallbacks(struct facts *it)
 {
-    unsigned long long sum, passed = counter(it, AG_STAT_PASSED);
+    unsigned long long sum, passed = count_of(it, AG_STAT_PASSED);
     unsigned why = largest_of(it, "fallbacks", &sum);
 
     if (why == AG_N_STATS || why == AG_STAT_FALLBACK_NO_IPC || !passed ||
@@ -390,22 +392,22 @@ static void held_by_fallbacks(struct facts *it)
     HELD(it, "%llu of %llu allocations were left to the driver (most often: %s)", passed,
          n_allocated(it), ag_stat_rows[why].label);
     if (why == AG_STAT_FALLBACK_EXPORTER)
-        advise(it, "a rule such as from=LIBRARY*:pool, if that library shares no memory");
+        suggest_remedy(it, "a rule such as from=LIBRARY*:pool, if that library shares no memory");
 }
 
 static void held_by_cache(struct facts *it)
 {
-    unsigned long long returned = counter(it, AG_STAT_CACHE_RETURNED),
-                       full = counter(it, AG_STAT_CACHE_FULL),
-                       missed = counter(it, AG_STAT_CACHE_MISS);
+    unsigned long long returned = count_of(it, AG_STAT_CACHE_RETURNED),
+                       full = count_of(it, AG_STAT_CACHE_FULL),
+                       missed = count_of(it, AG_STAT_CACHE_MISS);
 
     if (!is_worth_saying(returned, n_freed(it)) || !is_worth_saying(missed, n_allocated(it)) ||
-        !counter(it, AG_STAT_CACHE_HIT))
+        !count_of(it, AG_STAT_CACHE_HIT))
         return;
     HELD(it, "the cache gave %llu block%s back, and had none for %llu of %llu allocations",
          returned, s(returned), missed, n_allocated(it));
     if (is_worth_saying(full, n_freed(it)) && is_set_to(it, AG_OPTION_CACHE, "25%"))
-        advise(it, "ALLOGRAFT_CACHE=50%");
+        suggest_remedy(it, "ALLOGRAFT_CACHE=50%");
 }
 
 /* ---- what held replay back ----------------------------------------------------------------- */
@@ -413,10 +415,10 @@ static void held_by_cache(struct facts *it)
 /* The largest part of what was not replayed, and why. */
 static void held_by_operations(struct facts *it)
 {
-    unsigned long long seen = counter(it, AG_STAT_REPLAY_SEEN), sum;
-    unsigned long long slept = counter(it, AG_STAT_REPLAY_SLEPT),
-                       released = counter(it, AG_STAT_REPLAY_RELEASED);
-    unsigned long long rest = seen - counter(it, AG_STAT_REPLAY_WITHHELD);
+    unsigned long long seen = count_of(it, AG_STAT_REPLAY_SEEN), sum;
+    unsigned long long slept = count_of(it, AG_STAT_REPLAY_SLEPT),
+                       released = count_of(it, AG_STAT_REPLAY_RELEASED);
+    unsigned long long rest = seen - count_of(it, AG_STAT_REPLAY_WITHHELD);
     unsigned why = largest_of(it, "flushes", &sum);
 
     rest = rest > slept ? rest - slept : 0;
@@ -434,10 +436,10 @@ static void held_by_operations(struct facts *it)
 
 static void held_by_replay(struct facts *it)
 {
-    unsigned long long seen = counter(it, AG_STAT_REPLAY_SEEN),
-                       replayed = counter(it, AG_STAT_REPLAY_REPLAYED),
-                       launches = counter(it, AG_STAT_REPLAY_LAUNCHES),
-                       mismatches = counter(it, AG_STAT_REPLAY_MISMATCHES);
+    unsigned long long seen = count_of(it, AG_STAT_REPLAY_SEEN),
+                       replayed = count_of(it, AG_STAT_REPLAY_REPLAYED),
+                       launches = count_of(it, AG_STAT_REPLAY_LAUNCHES),
+                       mismatches = count_of(it, AG_STAT_REPLAY_MISMATCHES);
     const struct ag_stats *stats = it->stats;
     char cost[160];
 
@@ -445,32 +447,32 @@ static void held_by_replay(struct facts *it)
         HELD(it, "nothing was replayed: %s", stats->head.replay);
     if (!is_replaying(it))
         return;
-    if (!counter(it, AG_STAT_REPLAY_STREAMS)) {
+    if (!count_of(it, AG_STAT_REPLAY_STREAMS)) {
         HELD(it, "ALLOGRAFT_GRAPH marks no stream that the program used");
         if (!is_set_to(it, AG_OPTION_GRAPH, "all"))
-            advise(it, "ALLOGRAFT_GRAPH=all");
+            suggest_remedy(it, "ALLOGRAFT_GRAPH=all");
     } else if (seen && percent(replayed, seen) < REPLAYED_WELL) {
         held_by_operations(it);
     }
-    if (!replayed && counter(it, AG_STAT_REPLAY_BUILT)) {
-        add_cost(it, cost, sizeof(cost));
+    if (!replayed && count_of(it, AG_STAT_REPLAY_BUILT)) {
+        add_replay_cost(it, cost, sizeof(cost));
         ADD(it->verdict->held_back, "%s", cost);
     }
     if (!stats->head.simulated && !stats->compared_unwaited && stats->eager_ns &&
         stats->replayed_ns > stats->eager_ns)
-        advise(it,
-               "ALLOGRAFT_GRAPH=off: in the last comparison an iteration was slower with graphs");
+        suggest_remedy(
+            it, "ALLOGRAFT_GRAPH=off: in the last comparison an iteration was slower with graphs");
     if (mismatches && is_worth_saying(10 * mismatches, launches) &&
         replayed >= SHORT_GRAPH * launches && percent(replayed, seen) < REPLAYED_WELL &&
         is_set_to(it, AG_OPTION_GRAPH_SEGMENT, "growing"))
-        advise(
+        suggest_remedy(
             it,
             "ALLOGRAFT_GRAPH_SEGMENT=16: what a sequence began with was often not what followed");
 }
 
 /* ---- memory -------------------------------------------------------------------------------- */
 
-static bool is_over(const struct facts *it)
+static bool has_ended(const struct facts *it)
 {
     const char *ended_by = it->stats->head.ended_by;
 
@@ -492,11 +494,11 @@ static void say_memory(const struct facts *it)
     if (left.blocks)
         ADD(it->verdict->memory, "%llu block%s of %s %s", (unsigned long long)left.blocks,
             s(left.blocks), ag_text_size(size, sizeof(size), left.bytes),
-            !is_over(it)       ? "in use now"
+            !has_ended(it)     ? "in use now"
             : left.blocks == 1 ? "was never freed"
                                : "were never freed");
     else
-        ADD(it->verdict->memory, is_over(it) ? "all of it was freed" : "none in use now");
+        ADD(it->verdict->memory, has_ended(it) ? "all of it was freed" : "none in use now");
 }
 
 /* ---- nothing of all that ------------------------------------------------------------------- */
@@ -507,7 +509,7 @@ static void say_nothing_was_to_gain(struct facts *it)
         return;
     if (!n_allocated(it))
         HELD(it, "the program allocated nothing by cudaMalloc or cuMemAlloc");
-    else if (is_set_to(it, AG_OPTION_POLICY, "auto") && !counter(it, AG_STAT_POOL_MADE))
+    else if (is_set_to(it, AG_OPTION_POLICY, "auto") && !count_of(it, AG_STAT_POOL_MADE))
         HELD(it,
              "nothing; the program did not free and allocate in turns, so its memory stayed the "
              "driver's");
@@ -533,7 +535,7 @@ struct ag_verdict ag_verdict_of(const struct ag_stats *stats, const struct ag_mo
         ADD(verdict.gained, "nothing");
     if (!*verdict.held_back)
         ADD(verdict.held_back, "nothing that was counted");
-    advise(it, "nothing that these counts tell; `allograft tune` compares settings");
+    suggest_remedy(it, "nothing that these counts tell; `allograft tune` compares settings");
     say_memory(it);
     return verdict;
 }

@@ -3,6 +3,8 @@
 
 #include <stdio.h>
 
+#include "interpose/core/base/relaxed.h"
+
 #define SHOWN 5u /* stacks, for people */
 
 const char *const ag_wait_names[AG_N_WAIT_KINDS] = {"sync",   "copy", "async_copy",
@@ -12,11 +14,6 @@ typedef uint16_t rank;
 _Static_assert(AG_HOLDERS_STACKS <= UINT16_MAX, "a rank is a row");
 
 /* Relaxed: each value is shown by itself. */
-static uint64_t value_of(const _Atomic uint64_t *value)
-{
-    return atomic_load_explicit(value, memory_order_relaxed);
-}
-
 static bool is_asked_for(const struct ag_holders_view *view)
 {
     return view && view->holders && view->holders->wait_bound_ns;
@@ -27,35 +24,35 @@ struct ag_waited_short ag_waits_short(const struct ag_holders *holders)
     struct ag_waited_short sum = {0, 0};
 
     for (unsigned i = 0; i < AG_SLOTS; i++) {
-        sum.times += value_of(&holders->short_waits[i].times);
-        sum.ns += value_of(&holders->short_waits[i].ns);
+        sum.times += ag_relaxed(&holders->short_waits[i].times);
+        sum.ns += ag_relaxed(&holders->short_waits[i].ns);
     }
     return sum;
 }
 
 /* --- ranks --- */
 
-static const struct ag_waited *at_rank(const struct ag_holders_view *view, rank row)
+static const struct ag_waited *waits_at(const struct ag_holders_view *view, rank row)
 {
     return &view->holders->stacks[row].waited;
 }
 
-static bool is_above(const struct ag_holders_view *view, rank a, rank b)
+static bool waited_longer(const struct ag_holders_view *view, rank a, rank b)
 {
-    uint64_t x = value_of(&at_rank(view, a)->ns), y = value_of(&at_rank(view, b)->ns);
+    uint64_t x = ag_relaxed(&waits_at(view, a)->ns), y = ag_relaxed(&waits_at(view, b)->ns);
 
     return x != y ? x > y : a < b;
 }
 
 /* Shell's sort: in place, without memory. */
-static void sort(const struct ag_holders_view *view, rank *rows, unsigned n)
+static void sort_by_wait(const struct ag_holders_view *view, rank *rows, unsigned n)
 {
     for (unsigned gap = n / 2; gap; gap /= 2) {
         for (unsigned i = gap; i < n; i++) {
             rank row = rows[i];
             unsigned at = i;
 
-            for (; at >= gap && is_above(view, row, rows[at - gap]); at -= gap)
+            for (; at >= gap && waited_longer(view, row, rows[at - gap]); at -= gap)
                 rows[at] = rows[at - gap];
             rows[at] = row;
         }
@@ -67,8 +64,8 @@ struct sums {
 };
 
 /* The rows that waited, most time first; how many. A row may be there before its first wait. */
-static unsigned ranked(const struct ag_holders_view *view, rank rows[AG_HOLDERS_STACKS],
-                       struct sums *ret_sums)
+static unsigned rank_waits(const struct ag_holders_view *view, rank rows[AG_HOLDERS_STACKS],
+                           struct sums *ret_sums)
 {
     unsigned all = atomic_load_explicit(&view->holders->n_stacks, memory_order_acquire), n = 0;
 
@@ -76,14 +73,14 @@ static unsigned ranked(const struct ag_holders_view *view, rank rows[AG_HOLDERS_
     for (unsigned i = 0; i < all; i++) {
         const struct ag_held_stack *stack = &view->holders->stacks[i];
 
-        if (!ag_held_is_wait(stack) || !value_of(&stack->waited.times))
+        if (!ag_held_is_wait(stack) || !ag_relaxed(&stack->waited.times))
             continue;
         rows[n++] = (rank)i;
-        ret_sums->times += value_of(&stack->waited.times);
-        ret_sums->ns += value_of(&stack->waited.ns);
-        ret_sums->of_kind[stack->device] += value_of(&stack->waited.ns);
+        ret_sums->times += ag_relaxed(&stack->waited.times);
+        ret_sums->ns += ag_relaxed(&stack->waited.ns);
+        ret_sums->of_kind[stack->device] += ag_relaxed(&stack->waited.ns);
     }
-    sort(view, rows, n);
+    sort_by_wait(view, rows, n);
     return n;
 }
 
@@ -110,18 +107,18 @@ static void text_kinds(struct ag_text *text, const struct sums *sums)
     ag_text_add(text, *before == ',' ? ")\n" : "\n");
 }
 
-static void text_stack(struct ag_text *text, const struct ag_holders_view *view,
-                       const struct ag_held_stack *stack)
+static void text_wait(struct ag_text *text, const struct ag_holders_view *view,
+                      const struct ag_held_stack *stack)
 {
-    uint64_t waits = value_of(&stack->waited.times);
+    uint64_t waits = ag_relaxed(&stack->waited.times);
     char time[32], longest[32], times[48];
 
     ag_text_add(text, "    %s in %s, %s%s%s\n",
-                ag_text_duration(time, sizeof(time), (double)value_of(&stack->waited.ns)),
+                ag_text_duration(time, sizeof(time), (double)ag_relaxed(&stack->waited.ns)),
                 view->holders->text + stack->call, times_text(times, sizeof(times), waits),
                 waits > 1 ? ", the longest " : "",
                 waits > 1 ? ag_text_duration(longest, sizeof(longest),
-                                             (double)value_of(&stack->waited.longest_ns))
+                                             (double)ag_relaxed(&stack->waited.longest_ns))
                           : "");
     ag_render_frames_text(text, view, stack);
 }
@@ -136,10 +133,11 @@ static void text_others(struct ag_text *text, const struct ag_holders *holders)
                     ag_text_duration(time, sizeof(time), (double)few.ns),
                     (unsigned long long)few.times, few.times == 1 ? "" : "s",
                     ag_text_duration(bound, sizeof(bound), (double)holders->wait_bound_ns));
-    if (value_of(&holders->waits_lost.times))
-        ag_text_add(text, "    %s in %llu waits without a stack: the table is full\n",
-                    ag_text_duration(time, sizeof(time), (double)value_of(&holders->waits_lost.ns)),
-                    (unsigned long long)value_of(&holders->waits_lost.times));
+    if (ag_relaxed(&holders->waits_lost.times))
+        ag_text_add(
+            text, "    %s in %llu waits without a stack: the table is full\n",
+            ag_text_duration(time, sizeof(time), (double)ag_relaxed(&holders->waits_lost.ns)),
+            (unsigned long long)ag_relaxed(&holders->waits_lost.times));
 }
 
 void ag_render_waits_text(struct ag_text *text, const struct ag_holders_view *view)
@@ -151,13 +149,13 @@ void ag_render_waits_text(struct ag_text *text, const struct ag_holders_view *vi
 
     if (!is_asked_for(view))
         return;
-    n = ranked(view, rows, &sums);
+    n = rank_waits(view, rows, &sums);
     ag_text_add(text, "  who waited for the device: %s in %s, from %u %s",
                 ag_text_duration(time, sizeof(time), (double)sums.ns),
                 times_text(times, sizeof(times), sums.times), n, n == 1 ? "stack" : "stacks");
     text_kinds(text, &sums);
     for (unsigned i = 0; i < n && i < SHOWN; i++)
-        text_stack(text, view, &view->holders->stacks[rows[i]]);
+        text_wait(text, view, &view->holders->stacks[rows[i]]);
     if (n > SHOWN)
         ag_text_add(text, "    ... and %u more, which the JSON report lists\n", n - SHOWN);
     text_others(text, view->holders);
@@ -165,16 +163,16 @@ void ag_render_waits_text(struct ag_text *text, const struct ag_holders_view *vi
 
 /* --- JSON --- */
 
-static void emit_stack(struct ag_emitter *json, const struct ag_holders_view *view,
-                       const struct ag_held_stack *stack)
+static void emit_wait(struct ag_emitter *json, const struct ag_holders_view *view,
+                      const struct ag_held_stack *stack)
 {
     ag_emit_line(json, 3);
     ag_emit_object(json, NULL);
     ag_emit_string(json, "call", view->holders->text + stack->call);
     ag_emit_string(json, "kind", ag_wait_names[stack->device]);
-    ag_emit_number(json, "times", value_of(&stack->waited.times));
-    ag_emit_number(json, "ns", value_of(&stack->waited.ns));
-    ag_emit_number(json, "longest_ns", value_of(&stack->waited.longest_ns));
+    ag_emit_number(json, "times", ag_relaxed(&stack->waited.times));
+    ag_emit_number(json, "ns", ag_relaxed(&stack->waited.ns));
+    ag_emit_number(json, "longest_ns", ag_relaxed(&stack->waited.longest_ns));
     ag_render_frames_json(json, view, stack);
     ag_emit_end(json);
 }
@@ -196,19 +194,19 @@ void ag_render_waits_json(struct ag_emitter *json, const struct ag_holders_view 
 
     if (!is_asked_for(view))
         return;
-    n = ranked(view, rows, &sums);
+    n = rank_waits(view, rows, &sums);
     few = ag_waits_short(view->holders);
     ag_emit_line(json, 0);
     ag_emit_object(json, "waits");
     ag_emit_number(json, "bound_ns", view->holders->wait_bound_ns);
     emit_sum(json, "shorter", few.times, few.ns);
-    emit_sum(json, "without_stack", value_of(&view->holders->waits_lost.times),
-             value_of(&view->holders->waits_lost.ns));
+    emit_sum(json, "without_stack", ag_relaxed(&view->holders->waits_lost.times),
+             ag_relaxed(&view->holders->waits_lost.ns));
     ag_render_modules_json(json, view->holders);
     ag_emit_line(json, 2);
     ag_emit_array(json, "stacks");
     for (unsigned i = 0; i < n; i++)
-        emit_stack(json, view, &view->holders->stacks[rows[i]]);
+        emit_wait(json, view, &view->holders->stacks[rows[i]]);
     ag_emit_end(json);
     ag_emit_end(json);
 }

@@ -10,7 +10,7 @@ void ag_render_waits_text(struct ag_text *text, const struct ag_holders_view *vi
 /* A member `waits` of the object that is open. */
 void ag_render_waits_json(struct ag_emitter *json, const struct ag_holders_view *view);
 
-/* Of all waits that were too short for a stack. */
+/* The sums of all waits that were too short for a stack. */
 struct ag_waited_short {
     uint64_t times, ns;
 };

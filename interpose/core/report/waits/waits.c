@@ -18,7 +18,7 @@ void ag_waits_begin(void)
 }
 
 /* Relaxed, as all counters; the row was found under a lock or by an acquire. */
-static void count(struct ag_waited *waited, uint64_t ns)
+static void count_wait(struct ag_waited *waited, uint64_t ns)
 {
     atomic_fetch_add_explicit(&waited->times, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&waited->ns, ns, memory_order_relaxed);
@@ -48,5 +48,5 @@ void ag_waiting_add(const struct ag_waiting *wait, enum ag_wait_kind kind, const
     if (ag_trace_on())
         ag_trace_add_wait(wait->began_ticks, call);
     row = ag_stacks_take_wait(kind, call);
-    count(row < AG_HOLDERS_STACKS ? &holders->stacks[row].waited : &holders->waits_lost, ns);
+    count_wait(row < AG_HOLDERS_STACKS ? &holders->stacks[row].waited : &holders->waits_lost, ns);
 }

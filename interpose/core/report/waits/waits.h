@@ -31,7 +31,7 @@ struct ag_waiting {
     uint64_t began_ticks;
 };
 
-/* For the function below. */
+/* Only for the function below: counts the wait. */
 void ag_waiting_add(const struct ag_waiting *wait, enum ag_wait_kind kind, const char *call);
 
 static inline struct ag_waiting ag_waiting_begin(void)
