@@ -130,8 +130,8 @@ struct ag_learned {
 /* Only the thread of a per-thread stream can submit to it. Others submit to a stream of ours. */
 struct ag_proxy {
     CUstream stream;
-    CUevent before, behind; /* recorded where withholding began; after the work of `stream` */
-    bool pending;           /* `stream` has work that the per-thread stream must wait for */
+    CUevent before, after; /* recorded where withholding began; after the work of `stream` */
+    bool pending;          /* `stream` has work that the per-thread stream must wait for */
 };
 
 /* A withheld launch touches the first 256 bytes: four cache lines, up to the pointers of `learned`.

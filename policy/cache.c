@@ -56,7 +56,8 @@ static struct ag_cache_shard *use_shard(struct ag_cache *cache, unsigned slot)
     return &cache->shards[slot];
 }
 
-/* That of the calling thread; NULL if it never held anything. Relaxed: its own calls have raised it. */
+/* The calling thread's shard; NULL if it never held anything. Relaxed: its own calls have raised
+ * the number. */
 static inline struct ag_cache_shard *used_shard(struct ag_cache *cache)
 {
     unsigned slot = ag_slot_of_thread - 1; /* of a thread without a slot so far, more than any */
@@ -70,7 +71,7 @@ void ag_cache_prepare(struct ag_cache *cache)
     ag_pages_ready(use_shard(cache, ag_slot()), sizeof(struct ag_cache_shard));
 }
 
-/* With the lock that guards them, so relaxed. */
+/* Called with the lock that guards them, so relaxed. */
 static void change_bytes(_Atomic uint64_t *bytes, uint64_t by)
 {
     atomic_store_explicit(bytes, ag_relaxed(bytes) + by, memory_order_relaxed);

@@ -38,7 +38,7 @@ static struct {
     bool profit;
     const char *dump;
     _Atomic uint64_t bytes; /* relaxed: a bound; likewise numbers below */
-    _Atomic bool has_built; /* relaxed: a price that is paid twice at most */
+    _Atomic bool has_built; /* relaxed: a price that is asked twice at most */
     _Atomic uint32_t n_dumped, n_launched;
 } state;
 
@@ -256,8 +256,8 @@ static bool has_proxy(struct ag_stream *stream)
             ag_cu.cuStreamCreate(&stream->proxy.stream, CU_STREAM_DEFAULT) == CUDA_SUCCESS) &&
            (stream->proxy.before ||
             ag_cu.cuEventCreate(&stream->proxy.before, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS) &&
-           (stream->proxy.behind ||
-            ag_cu.cuEventCreate(&stream->proxy.behind, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS);
+           (stream->proxy.after ||
+            ag_cu.cuEventCreate(&stream->proxy.after, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS);
 }
 
 /* The handle to which the calling thread can submit: the stream's, or its proxy. */
@@ -273,7 +273,7 @@ static CUstream target(struct ag_stream *stream)
 
 static void sent_to_proxy(struct ag_stream *stream)
 {
-    CUresult result = ag_cu.cuEventRecord(stream->proxy.behind, stream->proxy.stream);
+    CUresult result = ag_cu.cuEventRecord(stream->proxy.after, stream->proxy.stream);
 
     if (result != CUDA_SUCCESS)
         note_error(stream, result);
@@ -281,10 +281,10 @@ static void sent_to_proxy(struct ag_stream *stream)
 }
 
 /* Is the work that was sent to the proxy done? */
-static bool is_behind(struct ag_stream *stream)
+static bool is_proxy_done(struct ag_stream *stream)
 {
     CUstreamCaptureMode mode = ag_capture_relax();
-    CUresult result = ag_cu.cuEventQuery(stream->proxy.behind);
+    CUresult result = ag_cu.cuEventQuery(stream->proxy.after);
 
     ag_capture_restore(mode);
     return result == CUDA_SUCCESS;
@@ -298,8 +298,8 @@ void ag_segment_join_proxy(struct ag_stream *stream)
 
     if (!stream->proxy.pending || stream->id.thread != ag_stream_thread())
         return;
-    if (!is_behind(stream))
-        result = ag_cu.cuStreamWaitEvent(stream->id.handle, stream->proxy.behind, 0);
+    if (!is_proxy_done(stream))
+        result = ag_cu.cuStreamWaitEvent(stream->id.handle, stream->proxy.after, 0);
     if (result != CUDA_SUCCESS)
         note_error(stream, result);
     stream->proxy.pending = false;
@@ -520,9 +520,9 @@ static bool needs_slots(const struct ag_stream *stream)
     return false;
 }
 
-/* Would a graph have paid for itself, had it been built when the segment first came? Programs that
- * end, or do something else, before that lose by replay no more than they would have gained. */
-static bool has_paid(const struct ag_stream *stream)
+/* Would a graph have saved what it costs, had it been built when the segment first came? Programs
+ * that end, or do something else, before that lose by replay no more than they would have gained. */
+static bool is_graph_due(const struct ag_stream *stream)
 {
     uint64_t n = stream->segment.n_ops;
     uint64_t costs = AG_BUILD_NS + n * AG_BUILD_OP_NS;
@@ -548,7 +548,7 @@ static void learn_segment(struct ag_stream *stream)
     ag_stats_add(AG_STAT_REPLAY_SEGMENTS, 1);
     if (stream->segment.n_ops >= AG_LENGTH_WORTH_GRAPH && node->refused < AG_GRAPH_REFUSALS &&
         stream->iteration.may_replay &&
-        (!node->graphs || (!has_half && ag_variants_wants(node->graphs))) && has_paid(stream))
+        (!node->graphs || (!has_half && ag_variants_wants(node->graphs))) && is_graph_due(stream))
         build(stream);
 }
 
@@ -719,8 +719,8 @@ void ag_segment_release(struct ag_stream *stream, bool context_gone)
             (void)ag_cu.cuStreamDestroy_v2(stream->proxy.stream);
         if (stream->proxy.before)
             (void)ag_cu.cuEventDestroy_v2(stream->proxy.before);
-        if (stream->proxy.behind)
-            (void)ag_cu.cuEventDestroy_v2(stream->proxy.behind);
+        if (stream->proxy.after)
+            (void)ag_cu.cuEventDestroy_v2(stream->proxy.after);
     }
     stream->proxy = (struct ag_proxy){0};
 }

@@ -75,7 +75,7 @@ bool ag_entry_needs(enum ag_when when);
 /* Once the settings are read: are launches seen, for whatever reason? */
 bool ag_entry_sees_launches(void);
 
-/* Likewise, are streams replayed? One load. */
+/* Are streams replayed, as settings that have been read say? One load. */
 static inline bool ag_entry_replays_now(void)
 {
     return (atomic_load_explicit(&ag_entry_replay, memory_order_acquire) & AG_REPLAY_ON) != 0;

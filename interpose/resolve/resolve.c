@@ -48,7 +48,7 @@ static void *const entries[] = {
  * */
 static _Atomic bool given[AG_N_HOOKS];
 
-/* Else its symbol is the driver's own, for all that programs can see. */
+/* Where it is not wanted, its symbol is the driver's own, for all that programs can see. */
 static bool is_hook_wanted(enum ag_hook hook)
 {
     return atomic_load_explicit(&given[hook], memory_order_relaxed) ||

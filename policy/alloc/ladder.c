@@ -193,8 +193,8 @@ static CUresult after_relief(struct ag_context *context, struct ag_mem_desc desc
     return result;
 }
 
-/* As the driver would: of no more than was asked for, since its own allocation has the last word on
- * errors. `relieved`: what we hold went back before. */
+/* Allocates no more than was asked for, as the driver would, since its own allocation has the last
+ * word on errors. `relieved`: what we hold went back before. */
 static CUresult natively(struct ag_context *context, size_t bytes, bool relieved,
                          struct ag_block **ret_block)
 {

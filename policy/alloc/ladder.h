@@ -15,7 +15,7 @@
 CUresult ag_ladder_climb(struct ag_context *context, struct ag_mem_desc desc, size_t bytes,
                          struct ag_block **ret_block);
 
-/* Likewise, while a graph of the control API is captured: memory that was freed before, or the
+/* Allocates while a graph of the control API is captured: memory that was freed before, or the
  * driver's, which gives it in a capture to a thread that asks for that. */
 CUresult ag_ladder_for_capture(struct ag_context *context, size_t bytes,
                                struct ag_block **ret_block);

@@ -161,7 +161,7 @@ void ag_context_restore(bool pushed);
 bool ag_error_is_sticky(CUresult result);
 /* The sticky error of the context, which is current, or CUDA_SUCCESS. Cheap: 0.04 us (H200). */
 CUresult ag_context_sticky_error_here(struct ag_context *context);
-/* The same of any context. Sees nothing in one whose resources were not made yet. */
+/* The sticky error of any context. Sees nothing in one whose resources were not made yet. */
 static inline CUresult ag_context_sticky_error(struct ag_context *context)
 {
     return ag_context_has_resources(context) ? ag_context_sticky_error_here(context) : CUDA_SUCCESS;

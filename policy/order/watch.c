@@ -36,7 +36,7 @@ static struct {
     unsigned n_noted;             /* threads that have noted something */
     uint64_t n_left, n_left_done; /* threads that ended with a note; of them, those fenced since */
     uint64_t life;                /* notes of another one are of a context that is gone */
-    uintptr_t behind;             /* the only stream after the last event; NONE: all are */
+    uintptr_t after;              /* the only stream after the last event; NONE: all are */
     bool placing;
     bool ending; /* no fence becomes due any more */
 } watch = {.lock = AG_LOCK_INIT(AG_RANK_WATCH)};
@@ -92,7 +92,7 @@ static void note_stream(struct ag_watch_thread *own, uintptr_t stream)
 /* Lets the thread pass. After an event that holds for one stream only, no other passes. */
 static void open_for(struct ag_watch_thread *own, uintptr_t stream)
 {
-    atomic_store_explicit(&own->pass, watch.behind == NONE ? own->noted : stream,
+    atomic_store_explicit(&own->pass, watch.after == NONE ? own->noted : stream,
                           memory_order_relaxed);
     if (own->is_open)
         return;
@@ -263,7 +263,7 @@ static void begin_placing(void)
 static bool needs_fence(uintptr_t stream)
 {
     return atomic_load_explicit(&ag_watch_state.due, memory_order_relaxed) ||
-           (watch.behind != NONE && watch.behind != stream);
+           (watch.after != NONE && watch.after != stream);
 }
 
 /* What has to be done for work on `stream`, which needs something; frees from now on make the next
@@ -288,7 +288,7 @@ static struct task next_task(uintptr_t stream)
 
 static void note_placed(const struct task *task)
 {
-    watch.behind = task->stream;
+    watch.after = task->stream;
     if (!task->wait_only)
         forget_notes(task->n_left);
     atomic_store_explicit(&ag_watch_state.being_placed, false, memory_order_seq_cst);
@@ -309,7 +309,7 @@ static bool place_for(uintptr_t stream, bool in_capture)
     bool can = true, needs;
 
     begin_placing();
-    needs = needs_fence(stream == NO_WORK ? watch.behind : stream);
+    needs = needs_fence(stream == NO_WORK ? watch.after : stream);
     if (needs && !in_capture)
         can = ag_capture_guard_enter(); /* first: what is due stays so where it cannot be placed */
     if (needs && can)
@@ -488,8 +488,8 @@ void ag_watch_stream_dying(CUstream stream)
     watch.placing = false;
     if (get_active() == number)
         set_active(ALL);
-    if (watch.behind == number)
-        watch.behind = DESTROYED;
+    if (watch.after == number)
+        watch.after = DESTROYED;
     close_all();
     ag_lock_release(&watch.lock);
 }
@@ -501,7 +501,7 @@ static void forget_all(void)
     watch.life++;
     watch.n_noted = 0;
     watch.n_left_done = watch.n_left;
-    watch.behind = NONE;
+    watch.after = NONE;
     atomic_store_explicit(&ag_watch_state.owner, NULL, memory_order_relaxed);
     atomic_store_explicit(&ag_watch_state.due, false, memory_order_relaxed);
     set_active(NONE);

@@ -17,7 +17,9 @@ import names
 import needed
 import orders
 import pages
+import sentences
 import start
+import statics
 import walk
 import words
 
@@ -438,6 +440,53 @@ class Words(unittest.TestCase):
         for line in ('the shape of a matrix', 'quiet=True', 'home = getcwd()'):
             self.assertEqual(self.count('tests/a.py', line), 0, line)
             self.assertEqual(self.count('policy/a.c', line), 1, line)
+
+    def test_behind(self):
+        for line in ('/* What lies behind it. */', 'CUevent before, behind;', 'if (is_behind(stream))'):
+            self.assertEqual(self.count('graph/a.c', line), 1, line)
+        for line in ('"written behind the block"', 'AG_GUARD_BEHIND,'):
+            self.assertEqual(self.count('graph/a.c', line), 0, line)
+
+
+class Statics(unittest.TestCase):
+    ENTER = 'static void enter(int a)\n{\n    f(a);\n}\n'
+
+    def count(self, **sources):
+        return len(statics.problems_of({'policy/%s' % name.replace('_', '.'): text for name, text in sources.items()}))
+
+    def test_twice(self):
+        self.assertEqual(self.count(a_c=self.ENTER, b_c=self.ENTER), 1)
+        self.assertEqual(self.count(a_c=self.ENTER, b_h=self.ENTER.replace('static', 'static inline')), 1)
+        self.assertEqual(self.count(a_c=self.ENTER, b_c=self.ENTER.replace('static ', '')), 1)
+
+    def test_once(self):
+        self.assertEqual(self.count(a_c=self.ENTER, b_c=self.ENTER.replace('enter', 'enter_row')), 0)
+        self.assertEqual(self.count(a_c=self.ENTER, a_h=self.ENTER), 0)
+        self.assertEqual(self.count(a_c=self.ENTER, b_c='static void enter(int a);\n/* static void enter(int a)\n{\n} */\n'), 0)
+        hook = '#define HOOK(symbol) \\\n    int symbol(int a) \\\n    { \\\n        return a; \\\n    }\n'
+        self.assertEqual(self.count(a_c=hook, b_c=hook), 0)
+
+
+class Sentences(unittest.TestCase):
+    def count(self, text):
+        return len(sentences.problems_of('policy/a.c', text + '\n'))
+
+    def test_headless(self):
+        for words in ('Of the way that is not kept, beyond one that is: ns.', 'Else it is not left alone.',
+                      'The same, of host memory.', 'The same of a wait.', 'Likewise, and destroys the proxy.',
+                      'Nor the last one.', 'Not for ever: nobody may have it.', 'As above, of a stream.',
+                      'What a free that has succeeded was of; the block may be another\'s.', 'By the helper.',
+                      'With the lock held. NULL: none.', 'Around a launch.', 'Before the first call.',
+                      'So many threads\n * at a time.'):
+            self.assertEqual(self.count('/* %s */' % words), 1, words)
+
+    def test_sentences(self):
+        for words in ('The length of the first segment.', 'Called with the lock held.', 'Asks the driver.',
+                      'The same thread may ask again.', 'What the driver says of it; NULL: nothing.', 'Notes it.',
+                      'Before a capture every stream is owned in turn: a thread may withhold.', 'Is it over?', '--- ends ---'):
+            self.assertEqual(self.count('/* %s */' % words), 0, words)
+        for line in ('int n; /* of the last */', 'f("/* Of a text. */");', 'int n; /* Of it. */'):
+            self.assertEqual(self.count(line), 0, line)
 
 
 class Walk(unittest.TestCase):

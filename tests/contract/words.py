@@ -41,6 +41,7 @@ TERMS = [
     ('drained the context', r'drain(?:s|ed|ing)? the context', ANYWHERE, 'waited for all work of the context'),
     ('left pending', r'host waits left pending', ANYWHERE, 'when the host waited for ordered frees later'),
     ('spares', r'spares|ag_spare\w*', ANYWHERE, 'free list'),
+    ('behind', r'(?<!GUARD_)(?<!written_)behind', r'(interpose|policy|graph|tools)/.*\.(c|h|S|def)$', 'after'),
 ]
 
 # Where a word stays: path, what stands on the line, why.
@@ -48,6 +49,8 @@ EXCEPTIONS = [
     (r'tests/contract/(words|selftest)\.py$', r'', 'names the words'),
     (r'docs/images/.*\.svg$', r'stroke-linejoin', 'a value of SVG'),
     (r'tests/gpu/', r'\bsettled\b', 'the name of a check and of its figures'),
+    (r'', r'(?i)"[^"]*\bbehind\b', 'a text that people read'),
+    (r'policy/guard/', r'\b(ret_)?behind\b', 'the report says on which side of a block: before or behind'),
     (r'tools/report/web/uPlot\.iife\.min\.js$', r'', 'not ours'),
     (r'tests/', r'\b(go|goes|going|went|all|turn|way) round\b|round (the|a|his|our)\b', 'English: around'),
     (r'', r'round(ed|ing|s)?_?(up|down)|(?<!\w)l{0,2}round[fl]?\(|(is|are|be|been) rounded', 'arithmetic'),

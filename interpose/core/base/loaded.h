@@ -14,7 +14,7 @@
 struct dl_phdr_info;
 typedef int ag_loaded_look(struct dl_phdr_info *info, size_t size, void *data);
 int ag_loaded_each(ag_loaded_look *look, void *data);
-/* Of what such a look is given: the name of its file without folders, "" for the program's. */
+/* The name of the file that such a look is given, without folders, "" for the program's. */
 const char *ag_loaded_file_name(const struct dl_phdr_info *info);
 /* Its dynamic section, or NULL. */
 const ElfW(Dyn) * ag_loaded_dynamic(const struct dl_phdr_info *info);

@@ -479,7 +479,7 @@ bool ag_record_begin_child(void)
 }
 
 /* Room first, as for the counters. The lock of the file is held by their own mapping. */
-static void *map_behind(int fd, size_t bytes)
+static void *map_after_counters(int fd, size_t bytes)
 {
     struct rlimit limit;
     struct statvfs fs;
@@ -499,7 +499,7 @@ static void *map_behind(int fd, size_t bytes)
 void *ag_record_extend(size_t bytes)
 {
     int fd = *file_path ? open(file_path, O_RDWR | O_NOFOLLOW | O_CLOEXEC) : -1;
-    void *mapped = fd < 0 ? NULL : map_behind(fd, bytes);
+    void *mapped = fd < 0 ? NULL : map_after_counters(fd, bytes);
 
     if (fd >= 0)
         close(fd);

@@ -81,13 +81,13 @@ static const char *remark(const struct ag_stats *stats, unsigned id, char *buffe
 }
 
 static void add_value_row(struct ag_text *text, const char *label, const char *value,
-                          const char *behind)
+                          const char *after)
 {
-    ag_text_add(text, "    %-52s %14s%s%s\n", label, value, *behind ? "  " : "", behind);
+    ag_text_add(text, "    %-52s %14s%s%s\n", label, value, *after ? "  " : "", after);
 }
 
 static void add_counter(struct ag_text *text, const struct ag_stats *stats, unsigned id,
-                        const char *behind)
+                        const char *after)
 {
     char value[32];
 
@@ -95,7 +95,7 @@ static void add_counter(struct ag_text *text, const struct ag_stats *stats, unsi
         ag_text_duration(value, sizeof(value), (double)replay_counter(stats, id));
     else
         snprintf(value, sizeof(value), "%llu", (unsigned long long)replay_counter(stats, id));
-    add_value_row(text, ag_stat_rows[id].label, value, behind);
+    add_value_row(text, ag_stat_rows[id].label, value, after);
 }
 
 /* How long an iteration takes with and without graphs, by the last comparison of
@@ -105,18 +105,18 @@ static void add_iteration_times(struct ag_text *text, const struct ag_stats *sta
 {
     double eager = (double)stats->eager_ns, replayed = (double)stats->replayed_ns;
     bool unwaited = stats->compared_unwaited;
-    char value[32], behind[48], label[64] = "an iteration without graphs (median, last comparison)";
+    char value[32], after[48], label[64] = "an iteration without graphs (median, last comparison)";
 
     if (eager <= 0 || replayed <= 0)
         return;
-    (void)ag_text_print(behind, sizeof(behind), "%.2f x the speed", eager / replayed);
+    (void)ag_text_print(after, sizeof(after), "%.2f x the speed", eager / replayed);
     if (unwaited)
         snprintf(label, sizeof(label), "%u operations without graphs, for the host (median)",
                  AG_UNWAITED_ITERATION);
     add_value_row(text, label, ag_text_duration(value, sizeof(value), eager), "");
     add_value_row(text, unwaited ? "with graphs" : "an iteration with graphs",
                   ag_text_duration(value, sizeof(value), replayed),
-                  unwaited ? "the device may take longer" : behind);
+                  unwaited ? "the device may take longer" : after);
 }
 
 /* Adds the counts of staging, if there was anything to keep. */
@@ -142,7 +142,7 @@ static void add_staging(struct ag_text *text, const struct ag_stats *stats)
 void ag_render_replay_text(struct ag_text *text, const struct ag_stats *stats)
 {
     uint64_t flushes = 0;
-    char behind[48];
+    char after[48];
 
     if (!*stats->head.replay || is_unavailable(stats))
         return;
@@ -152,7 +152,7 @@ void ag_render_replay_text(struct ag_text *text, const struct ag_stats *stats)
             i == AG_STAT_REPLAY_STREAMS || i == AG_STAT_REPLAY_SEEN || i == AG_STAT_REPLAY_REPLAYED;
 
         if (!strcmp(ag_stat_rows[i].group, "replay") && (always || replay_counter(stats, i)))
-            add_counter(text, stats, i, remark(stats, i, behind, sizeof(behind)));
+            add_counter(text, stats, i, remark(stats, i, after, sizeof(after)));
         if (!strcmp(ag_stat_rows[i].group, "flushes"))
             flushes += replay_counter(stats, i);
     }
@@ -162,7 +162,7 @@ void ag_render_replay_text(struct ag_text *text, const struct ag_stats *stats)
     for (unsigned i = 0; i < AG_N_STATS; i++) {
         if (!strcmp(ag_stat_rows[i].group, "flushes") && replay_counter(stats, i))
             add_counter(text, stats, i,
-                        percent_text(behind, sizeof(behind), replay_counter(stats, i), flushes));
+                        percent_text(after, sizeof(after), replay_counter(stats, i), flushes));
     }
     add_staging(text, stats);
 }

@@ -662,18 +662,18 @@ bool ag_rule_only_fails(const struct ag_rule *rule)
 
 bool ag_glob_match(const char *glob, const char *text)
 {
-    const char *star = NULL, *behind = NULL; /* the last '*' met, and what its run has reached */
+    const char *star = NULL, *reached = NULL; /* the last '*' met, and what its run has reached */
 
     while (*text) {
         if (*glob == '*') {
             star = glob++;
-            behind = text;
+            reached = text;
         } else if (*glob == '?' || *glob == *text) {
             glob++;
             text++;
         } else if (star) {
             glob = star + 1;
-            text = ++behind;
+            text = ++reached;
         } else {
             return false;
         }

@@ -4,8 +4,8 @@
 
 #include "interpose/core/settings/options.h"
 
-/* As the library is loaded, which must cost nothing where NVTX is not asked for: is a variable set
- * that may ask for it, and not the one that names NVTX's library? Else nothing needs to be read. */
+/* Is a variable set that may ask for NVTX, and not the one that names NVTX's library? Otherwise no
+ * setting needs to be read as the library is loaded, which must cost nothing then. */
 bool ag_nvtx_may_be_needed(void);
 /* Makes NVTX load us where the settings need it. */
 void ag_nvtx_offer(const struct ag_options *options);

@@ -75,7 +75,7 @@ class Replay(Case):
             self.assertGreater(replay['replayed'], 1500)
             self.assertGreater(replay['nodes_updated'], 500)
 
-    def test_what_may_end_before_a_graph_has_paid_builds_none(self):
+    def test_what_may_end_before_a_graph_saves_anything_builds_none(self):
         # A graph of a few operations, and pinned memory all the more, cost more than the first iterations save.
         for part, n, builds in (('brief', 12, False), ('brief', 40, True),
                                 ('brief-copies', 50, False), ('brief-copies', 100, True)):
