@@ -52,8 +52,8 @@ static CUresult refuse_graph(const CUgraphExec *exec, CUgraph graph, const void 
     return exec && graph ? ag_inject(AG_CALL_GRAPH, 0, -1, caller) : CUDA_SUCCESS;
 }
 
-static CUresult refuse_graph_with(const CUgraphExec *exec, CUgraph graph,
-                                  CUDA_GRAPH_INSTANTIATE_PARAMS *parameters, const void *caller)
+static CUresult refuse_with(const CUgraphExec *exec, CUgraph graph,
+                            CUDA_GRAPH_INSTANTIATE_PARAMS *parameters, const void *caller)
 {
     CUresult result = parameters ? refuse_graph(exec, graph, caller) : CUDA_SUCCESS;
 
@@ -65,7 +65,7 @@ static CUresult refuse_graph_with(const CUgraphExec *exec, CUgraph graph,
 }
 
 /* Unless it is refused, it is measured. */
-static CUresult begin_measured(struct ag_app_graphs_span *span, CUresult refusal)
+static CUresult open_span(struct ag_app_graphs_span *span, CUresult refusal)
 {
     if (refusal == CUDA_SUCCESS)
         ag_app_graphs_begin(span);
