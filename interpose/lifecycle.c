@@ -366,8 +366,8 @@ static void tell_nobody(enum ag_log_level level, const char *line)
     (void)line;
 }
 
-/* NVTX comes before the first hooked call, or may do so: the same reader reads ahead for it, without
- * a word. With the beginning taken. False: the settings have been read for good. */
+/* NVTX comes before the first hooked call, or may do so: the same reader reads ahead for it,
+ * without a word. With the beginning taken. False: the settings have been read for good. */
 static bool read_ahead(void)
 {
     if (atomic_load_explicit(&ag_entry_state, memory_order_relaxed) != AG_ENTRY_NEW)

@@ -54,8 +54,8 @@ struct ag_cache {
 #define AG_CACHE_SMALLEST 512u
 
 /* The size a block for a request of `bytes` has: at most one eighth, and 2 MiB, more. Blocks are a
- * whole number of steps large: an eighth of the power of two below, from the smallest size on and up
- * to 2 MiB. */
+ * whole number of steps large: an eighth of the power of two below, from the smallest size on and
+ * up to 2 MiB. */
 static inline size_t ag_cache_block_size(size_t bytes)
 {
     size_t last = bytes ? bytes - 1 : 0;

@@ -96,8 +96,8 @@ static inline bool ag_block_is_counted(const struct ag_block *block)
     return (atomic_load_explicit(&block->slab, memory_order_relaxed) & AG_BLOCK_COUNTED) != 0;
 }
 
-/* Called with the lock of the cache's shard that the block is in, under which alone that bit is looked at:
- * its loads are relaxed. */
+/* Called with the lock of the cache's shard that the block is in, under which alone that bit is
+ * looked at: its loads are relaxed. */
 static inline void ag_block_set_counted(struct ag_block *block, bool counted)
 {
     uintptr_t slab = atomic_load_explicit(&block->slab, memory_order_relaxed) & ~AG_BLOCK_COUNTED;

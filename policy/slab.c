@@ -98,7 +98,7 @@ static unsigned find_run(const uint64_t *used, unsigned from, unsigned n)
     return GRANULES;
 }
 
-static void mark(uint64_t *bits, unsigned from, unsigned n, bool on)
+static void set_bits(uint64_t *bits, unsigned from, unsigned n, bool on)
 {
     while (n) {
         unsigned at = from % WORD_BITS, part = n < WORD_BITS - at ? n : WORD_BITS - at;
@@ -192,8 +192,8 @@ static bool cut_piece(struct ag_slab *slab, size_t size, struct ag_slab_piece *r
         at = find_run(slab->used, 0, n);
     if (at == GRANULES)
         return false;
-    mark(slab->used, at, n, true);
-    mark(slab->begins, at, 1, true);
+    set_bits(slab->used, at, n, true);
+    set_bits(slab->begins, at, 1, true);
     slab->n_free -= n;
     slab->hint = at + n;
     (void)change_out(slab, 1);
@@ -262,7 +262,7 @@ static void fill_slab(struct ag_slab *slab, struct ag_slabs *owner, struct ag_bl
     atomic_store_explicit(&slab->sync, AG_SYNC_NOT_SET, memory_order_relaxed);
     memset(slab->used, 0, sizeof(slab->used));
     memset(slab->begins, 0, sizeof(slab->begins));
-    mark(slab->used, 0, 1, true); /* where its own entry of the ledger is */
+    set_bits(slab->used, 0, 1, true); /* where its own entry of the ledger is */
 }
 
 bool ag_slab_begin(struct ag_slabs *slabs, struct ag_block *whole, size_t size,
@@ -327,9 +327,9 @@ struct ag_block *ag_slab_return(struct ag_slab *slab, CUdeviceptr address, size_
     struct ag_block *whole = NULL;
 
     ag_spin_take(&slab->shard->lock);
-    mark(slab->begins, at, 1, false);
+    set_bits(slab->begins, at, 1, false);
     if (!ag_slab_is_closed(slab)) {
-        mark(slab->used, at, n, false);
+        set_bits(slab->used, at, n, false);
         slab->n_free += n;
         if (!slab->link && slab->n_free >= WORTH_A_LOOK)
             list_open(slab);

@@ -1,8 +1,8 @@
 /* The table of interned bytes: see intern.h.
  *
- * Open addressing, of pointers that are only ever set, after the object that they lead to is complete. So
- * a thread that finds one needs no lock. The table is never more than half full: a look-up that
- * fails ends soon, even when there are too many objects. */
+ * Open addressing, of pointers that are only ever set, after the object that they lead to is
+ * complete. So a thread that finds one needs no lock. The table is never more than half full: a
+ * look-up that fails ends soon, even when there are too many objects. */
 #include "graph/record/intern.h"
 
 #include <stdatomic.h>

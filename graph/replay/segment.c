@@ -521,7 +521,8 @@ static bool needs_slots(const struct ag_stream *stream)
 }
 
 /* Would a graph have saved what it costs, had it been built when the segment first came? Programs
- * that end, or do something else, before that lose by replay no more than they would have gained. */
+ * that end, or do something else, before that lose by replay no more than they would have
+ * gained. */
 static bool is_graph_due(const struct ag_stream *stream)
 {
     uint64_t n = stream->segment.n_ops;

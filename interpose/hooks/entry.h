@@ -158,7 +158,7 @@ static inline CUstream ag_entry_named(CUstream stream, bool per_thread)
 /* Before the driver gets work of a hook that was not entered: the fence that is due is placed. */
 static inline void ag_entry_submits(CUstream stream, bool per_thread)
 {
-    if (ag_entry_depth || ag_watch_passes(stream, per_thread))
+    if (ag_entry_depth || ag_watch_permits(stream, per_thread))
         return;
     ag_entry_depth = 1;
     ag_entry_errno = errno;

@@ -325,7 +325,7 @@ CUresult ag_ladder_for_capture(struct ag_context *context, size_t bytes,
     }
     if (result != CUDA_SUCCESS)
         return result;
-    if (!ag_private_mark(*ret_block)) {
+    if (!ag_private_adopt(*ret_block)) {
         give_up_unseen(*ret_block);
         return AG_LADDER_NO_LEDGER;
     }

@@ -63,8 +63,8 @@ static inline void ag_note_freed(struct ag_freed freed)
     }
 }
 
-/* The block may be one that is too large for its request, of which there is hardly ever one. Relaxed:
- * whoever allocated it has counted it before the caller had its address. */
+/* The block may be one that is too large for its request, of which there is hardly ever one.
+ * Relaxed: whoever allocated it has counted it before the caller had its address. */
 static inline void ag_note_larger_freed(const struct ag_block *block)
 {
     if (__builtin_expect(

@@ -138,7 +138,7 @@ struct ag_block *ag_private_take(const struct ag_context *context, size_t bytes)
     return found;
 }
 
-bool ag_private_mark(struct ag_block *block)
+bool ag_private_adopt(struct ag_block *block)
 {
     struct ag_block_rare *rare = ag_ledger_rare(block);
 

@@ -30,7 +30,7 @@ void ag_private_end(void);
  * the calling thread has open; or NULL. */
 struct ag_block *ag_private_take(const struct ag_context *context, size_t bytes);
 /* The block in the program's hands belongs to the calling thread's pool. False without memory. */
-bool ag_private_mark(struct ag_block *block);
+bool ag_private_adopt(struct ag_block *block);
 /* The program frees a KEPT block of a pool: true when the pool keeps it. */
 bool ag_private_keep(struct ag_block *block);
 

@@ -131,7 +131,7 @@ static void clear(struct ag_context *old)
 {
     (void)ag_cache_empty(&old->cache);
     ag_slabs_clear(&old->slabs);
-    old->barrier.event = old->mark.event = old->alloc_event = NULL;
+    old->barrier.event = old->host_fence.event = old->alloc_event = NULL;
     old->alloc_stream = old->free_stream = NULL;
     atomic_store_explicit(&old->has_nonblocking_stream, false, memory_order_relaxed);
     atomic_store_explicit(&old->too_large, 0, memory_order_relaxed);
@@ -471,7 +471,7 @@ static void drop_event(CUevent *event)
 static void drop_resources(struct ag_context *context)
 {
     drop_event(&context->barrier.event);
-    drop_event(&context->mark.event);
+    drop_event(&context->host_fence.event);
     drop_event(&context->alloc_event);
     if (context->alloc_stream)
         (void)ag_cu.cuStreamDestroy_v2(context->alloc_stream);
@@ -484,7 +484,7 @@ static CUresult make_resources(struct ag_context *context)
     CUresult result = ag_cu.cuEventCreate(&context->barrier.event, CU_EVENT_DISABLE_TIMING);
 
     if (result == CUDA_SUCCESS)
-        result = ag_cu.cuEventCreate(&context->mark.event, CU_EVENT_DISABLE_TIMING);
+        result = ag_cu.cuEventCreate(&context->host_fence.event, CU_EVENT_DISABLE_TIMING);
     if (result == CUDA_SUCCESS)
         result = ag_cu.cuEventCreate(&context->alloc_event, CU_EVENT_DISABLE_TIMING);
     if (result == CUDA_SUCCESS)

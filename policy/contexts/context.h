@@ -76,7 +76,7 @@ struct ag_context {
     CUstream alloc_stream, free_stream; /* private, non-blocking */
 
     struct ag_fence barrier;      /* of ordered frees */
-    struct ag_fence mark;         /* of draining frees */
+    struct ag_fence host_fence;   /* of draining frees */
     _Atomic uint64_t too_large;   /* bytes of blocks in use beyond their requests: see budget.h */
     _Atomic uint64_t host_waited; /* requests of the barrier that the host has waited for */
 

@@ -69,7 +69,7 @@ static CUresult record_barrier(struct ag_context *context, CUevent event)
     return result == CUDA_SUCCESS ? ag_fence_wait_everywhere(context, event) : result;
 }
 
-static CUresult record_mark(struct ag_context *context, CUevent event)
+static CUresult record_for_host(struct ag_context *context, CUevent event)
 {
     if (context->device->has_fences)
         return ag_cu.cuCtxRecordEvent(context->handle, event);
@@ -153,9 +153,9 @@ enum ag_fence_result ag_fence_extend_barrier(struct ag_context *context)
     return result;
 }
 
-enum ag_fence_result ag_fence_place_mark(struct ag_context *context)
+enum ag_fence_result ag_fence_place_for_host(struct ag_context *context)
 {
-    return place_unless_covered(context, &context->mark, record_mark);
+    return place_unless_covered(context, &context->host_fence, record_for_host);
 }
 
 CUresult ag_fence_wait_on_host(CUevent event)
@@ -217,11 +217,11 @@ CUresult ag_fence_poll(CUevent event, uint64_t timeout_ns)
 
 bool ag_fence_wait_idle(struct ag_context *context, uint64_t timeout_ns)
 {
-    enum ag_fence_result placed = ag_fence_place_mark(context);
+    enum ag_fence_result placed = ag_fence_place_for_host(context);
 
     if (placed != AG_FENCE_PLACED)
         return placed == AG_FENCE_NOT_PLACED;
-    return ag_fence_poll(context->mark.event, timeout_ns) != CUDA_ERROR_NOT_READY;
+    return ag_fence_poll(context->host_fence.event, timeout_ns) != CUDA_ERROR_NOT_READY;
 }
 
 static void note_nonblocking(struct ag_context *context, void *unused)

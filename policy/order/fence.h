@@ -1,8 +1,8 @@
 /* Fences: events after all work that a context has submitted so far, future streams included.
  *
- * There are two kinds. Nothing on the device waits for a *mark*, only the host. After a *barrier*
- * all later work of the context waits for all earlier work, which is what programs expect of a
- * cudaFree that they use to synchronise their streams. A barrier is placed in one of two ways:
+ * There are two kinds. Only the host waits for a *host fence*, nothing on the device. After a
+ * *barrier* all later work of the context waits for all earlier work, which is what programs expect
+ * of a cudaFree that they use to synchronise their streams. A barrier is placed in one of two ways:
  *   (a) While the context has no non-blocking stream, an event recorded on the NULL stream is one:
  *       it comes after all work of legacy, blocking and per-thread streams, also of destroyed ones,
  *       and everything later on those streams comes after it.
@@ -31,9 +31,10 @@ struct ag_fence {
 
 enum ag_fence_result { AG_FENCE_PLACED, AG_FENCE_NOT_PLACED, AG_FENCE_IN_CAPTURE };
 
-/* The barrier is context->barrier, the mark context->mark. Both make the context's resources. */
+/* The barrier is context->barrier, the host fence context->host_fence. Both make the context's
+ * resources. */
 enum ag_fence_result ag_fence_place_barrier(struct ag_context *context);
-enum ag_fence_result ag_fence_place_mark(struct ag_context *context);
+enum ag_fence_result ag_fence_place_for_host(struct ag_context *context);
 
 /* Does a barrier of the context have to be placed in way (b)? */
 bool ag_fence_needs_context(struct ag_context *context);
@@ -50,7 +51,7 @@ CUresult ag_fence_like_the_driver(struct ag_context *context);
  * placed or waited for. What that returns. Ends no capture. */
 CUresult ag_fence_wait_context(struct ag_context *context);
 /* Waits until all work submitted to the context so far has finished, for `timeout_ns` at most. True
- * when it has, or when no mark could be placed, so that nobody can tell; false also in a capture.
+ * when it has, or when no fence could be placed, so that nobody can tell; false also in a capture.
  */
 bool ag_fence_wait_idle(struct ag_context *context, uint64_t timeout_ns);
 

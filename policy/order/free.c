@@ -51,14 +51,14 @@ static CUresult drain_work(struct ag_context *context, enum ag_drain why, bool *
 {
     uint64_t ordered = atomic_load_explicit(&context->barrier.placed, memory_order_acquire);
     uint64_t n_left = ag_watch_draining();
-    enum ag_fence_result placed = ag_fence_place_mark(context);
+    enum ag_fence_result placed = ag_fence_place_for_host(context);
     CUresult result = CUDA_ERROR_NOT_SUPPORTED;
 
     ag_timing_is_slow();
     if (placed == AG_FENCE_IN_CAPTURE)
         return free_in_capture(context, ret_set_aside);
     if (placed == AG_FENCE_PLACED)
-        result = ag_fence_wait_on_host(context->mark.event);
+        result = ag_fence_wait_on_host(context->host_fence.event);
     if (result != CUDA_SUCCESS && !ag_capture_is_open())
         result = ag_fence_wait_context(context); /* it returns what a native free would */
     if (result != CUDA_SUCCESS) {
@@ -75,10 +75,10 @@ static CUresult drain_for_threads(struct ag_context *context, bool *ret_set_asid
 {
     CUresult result = drain_work(context, AG_DRAIN_THREADS, ret_set_aside);
 
-    /* The passes go last: who submits with one before that may go unseen until the look after next,
-     * but not longer. */
+    /* The permits go last: who submits with one before that may go unseen until the look after
+     * next, but not longer. */
     if (ag_users_drained(ag_watch_is_on()))
-        ag_watch_close_passes();
+        ag_watch_revoke_permits();
     return result;
 }
 

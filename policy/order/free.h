@@ -12,13 +12,14 @@
  * several contexts, or peers, frees drain, and under ALLOGRAFT_FREE=ordered the other contexts wait
  * for the barrier as well.
  *
- * A *draining* free (drain.h) lets the host wait for a mark. It holds nothing back on the device:
- * work that this work waits for may be submitted by another thread, to another GPU, only now.
+ * A *draining* free (drain.h) lets the host wait for a host fence. It holds nothing back on the
+ * device: work that this work waits for may be submitted by another thread, to another GPU, only
+ * now.
  *
- * While a capture is open there can be neither barrier nor mark. Then a tiny block is allocated
- * natively and freed: that is legal, is refused and takes as long exactly as the program's own
- * cudaFree would. Under ALLOGRAFT_FREE=ordered the memory is *set aside* instead, and freed when no
- * capture is open any more. */
+ * While a capture is open there can be neither barrier nor host fence. Then a tiny block is
+ * allocated natively and freed: that is legal, is refused and takes as long exactly as the
+ * program's own cudaFree would. Under ALLOGRAFT_FREE=ordered the memory is *set aside* instead, and
+ * freed when no capture is open any more. */
 #ifndef AG_POLICY_ORDER_FREE_H
 #define AG_POLICY_ORDER_FREE_H
 

@@ -55,8 +55,8 @@ static inline bool ag_users_are_several(void)
 }
 
 /* The calling thread's free has drained since others use CUDA. Every so many times it is looked who
- * of them has called nothing meanwhile: true, and all threads are to lose their passes. Only while
- * streams are watched: a thread that launches kernels is seen when it has lost its pass. */
+ * of them has called nothing meanwhile: true, and all threads are to lose their permits. Only while
+ * streams are watched: a thread that launches kernels is seen when it has lost its permit. */
 bool ag_users_drained(bool watched);
 
 /* In a forked child the calling thread is the only one. */

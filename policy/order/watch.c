@@ -2,7 +2,7 @@
  *
  * All state is under one lock, which only the slow path takes, and under which loads are relaxed.
  * Driver calls are made without it, by one thread at a time (`placing`), for which the others wait
- * before they submit. No thread has a pass then, so the fence covers exactly what was submitted
+ * before they submit. No thread has a permit then, so the fence covers exactly what was submitted
  * before the frees, and perhaps calls that are under way, which stay noted. */
 #include "policy/order/watch.h"
 
@@ -32,7 +32,7 @@ struct ag_watch_state ag_watch_state;
 
 static struct {
     struct ag_lock lock;          /* guards the changes of the above, and all below */
-    struct ag_watch_thread *open; /* threads with a pass */
+    struct ag_watch_thread *open; /* threads with a permit */
     unsigned n_noted;             /* threads that have noted something */
     uint64_t n_left, n_left_done; /* threads that ended with a note; of them, those fenced since */
     uint64_t life;                /* notes of another one are of a context that is gone */
@@ -67,7 +67,7 @@ static uintptr_t get_active(void)
 static void close_all(void)
 {
     for (struct ag_watch_thread *thread = watch.open; thread; thread = thread->next) {
-        atomic_store_explicit(&thread->pass, NONE, memory_order_relaxed);
+        atomic_store_explicit(&thread->permit, NONE, memory_order_relaxed);
         thread->is_open = false;
     }
     watch.open = NULL;
@@ -89,10 +89,10 @@ static void note_stream(struct ag_watch_thread *own, uintptr_t stream)
     set_active(both(get_active(), stream));
 }
 
-/* Lets the thread pass. After an event that holds for one stream only, no other passes. */
+/* Gives the thread its permit: after an event that holds for one stream only, for no other. */
 static void open_for(struct ag_watch_thread *own, uintptr_t stream)
 {
-    atomic_store_explicit(&own->pass, watch.after == NONE ? own->noted : stream,
+    atomic_store_explicit(&own->permit, watch.after == NONE ? own->noted : stream,
                           memory_order_relaxed);
     if (own->is_open)
         return;
@@ -171,13 +171,13 @@ void ag_watch_begin(void)
         ag_watch_never();
         return;
     }
-    atomic_store_explicit(&ag_watch_stranger.pass, NONE, memory_order_relaxed);
+    atomic_store_explicit(&ag_watch_stranger.permit, NONE, memory_order_relaxed);
     atomic_store_explicit(&ag_watch_state.on, true, memory_order_release);
 }
 
 void ag_watch_never(void)
 {
-    atomic_store_explicit(&ag_watch_stranger.pass, ALL, memory_order_relaxed);
+    atomic_store_explicit(&ag_watch_stranger.permit, ALL, memory_order_relaxed);
 }
 
 /* --- placing --- */
@@ -340,7 +340,7 @@ static void let_go_on(struct ag_watch_thread *own, uintptr_t stream)
     while (watch.placing || needs_fence(stream))
         place_soon(stream);
     if (!ag_watch_is_on()) {
-        atomic_store_explicit(&own->pass, ALL, memory_order_relaxed);
+        atomic_store_explicit(&own->permit, ALL, memory_order_relaxed);
         return;
     }
     note_stream(own, stream);
@@ -390,7 +390,7 @@ static void finish_watching(void)
     ag_watch_never();
 }
 
-/* Nobody has a pass while it ends, so all work waits until what is due is placed. So does another
+/* Nobody has a permit while it ends, so all work waits until what is due is placed. So does another
  * thread that ends it. */
 void ag_watch_end(const char *why)
 {
@@ -464,11 +464,11 @@ void ag_watch_drained(uint64_t n_left)
     ag_lock_take(&watch.lock);
     forget_notes(n_left);
     if (ag_watch_own->is_open)
-        atomic_store_explicit(&ag_watch_own->pass, NONE, memory_order_relaxed);
+        atomic_store_explicit(&ag_watch_own->permit, NONE, memory_order_relaxed);
     ag_lock_release(&watch.lock);
 }
 
-void ag_watch_close_passes(void)
+void ag_watch_revoke_permits(void)
 {
     ag_lock_take(&watch.lock);
     close_all();
@@ -518,11 +518,11 @@ void ag_watch_begin_child(void)
 {
     ag_lock_init(&watch.lock, AG_RANK_WATCH); /* the thread that held it is the parent's */
     ag_arena_begin_child(&threads);
-    watch.open = NULL; /* likewise those with a pass */
+    watch.open = NULL; /* likewise those with a permit */
     watch.placing = false;
     atomic_store_explicit(&ag_watch_state.being_placed, false, memory_order_relaxed);
     ag_watch_own->is_open = false;
-    atomic_store_explicit(&ag_watch_own->pass, NONE, memory_order_relaxed);
+    atomic_store_explicit(&ag_watch_own->permit, NONE, memory_order_relaxed);
     forget_all();
     if (watch.ending || !ag_watch_is_on())
         finish_watching();

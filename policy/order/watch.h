@@ -11,10 +11,10 @@
  *   - Else: a barrier of the context, one for all frees since the last work.
  * A free with nothing submitted since the last fence needs none.
  *
- * Every thread has a *pass*: the stream that it may submit to without asking, or all. Hooks of work
- * compare and jump on (ag_watch_passes). A free takes all passes away. A thread without one, or
+ * Every thread has a *permit*: the stream that it may submit to without asking, or all. Hooks of
+ * work compare and jump on (ag_watch_permits). A free revokes all permits. A thread without one, or
  * with other work, calls ag_watch_submits(), which places what is due, notes the stream and gives
- * the thread its pass.
+ * the thread its permit.
  *
  * A hook that has let a call pass does not learn when the driver has it. So a thread forgets what
  * it has *noted* only by fences that it places itself: then none of its calls is under way. Of
@@ -40,11 +40,11 @@ struct ag_context;
 
 struct ag_watch_thread {
     /* AG_WATCH_NONE: none. Relaxed: a thread that submits after a free, in any order that the
-     * program can tell, sees that its pass is gone; one that submits meanwhile is under way. */
-    _Atomic uintptr_t pass;
+     * program can tell, sees that its permit is gone; one that submits meanwhile is under way. */
+    _Atomic uintptr_t permit;
     uintptr_t noted; /* what it submitted to since its last fence; under the lock, as the rest */
     uint64_t life;   /* of which context */
-    bool is_open;    /* on the list of those that may have a pass */
+    bool is_open;    /* on the list of those that may have a permit */
     struct ag_watch_thread *next;
 };
 
@@ -60,11 +60,11 @@ static inline uintptr_t ag_watch_number(CUstream stream, bool per_thread)
 }
 
 /* May the calling thread submit to the stream without ag_watch_submits()? */
-static inline bool ag_watch_passes(CUstream stream, bool per_thread)
+static inline bool ag_watch_permits(CUstream stream, bool per_thread)
 {
-    uintptr_t pass = atomic_load_explicit(&ag_watch_own->pass, memory_order_relaxed);
+    uintptr_t permit = atomic_load_explicit(&ag_watch_own->permit, memory_order_relaxed);
 
-    return pass == ag_watch_number(stream, per_thread) || pass == AG_WATCH_ALL;
+    return permit == ag_watch_number(stream, per_thread) || permit == AG_WATCH_ALL;
 }
 
 /* Only for the functions here and in watch.c. */
@@ -77,7 +77,7 @@ extern struct ag_watch_state {
     _Atomic(struct ag_context *) owner;
 } ag_watch_state;
 
-/* Watching begins, before any context exists; without it every thread passes. */
+/* Watching begins, before any context exists; without it every thread has a permit for all. */
 void ag_watch_begin(void);
 void ag_watch_never(void);
 static inline bool ag_watch_is_on(void)
@@ -89,10 +89,10 @@ void ag_watch_end(const char *why);
 
 /* Places what is due, before the driver gets work of the calling thread. */
 void ag_watch_submits(CUstream stream, bool per_thread);
-/* Places what is due, unless the thread has a pass for the stream. */
+/* Places what is due, unless the thread has a permit for the stream. */
 static inline void ag_watch_work(CUstream stream, bool per_thread)
 {
-    if (!ag_watch_passes(stream, per_thread))
+    if (!ag_watch_permits(stream, per_thread))
         ag_watch_submits(stream, per_thread);
 }
 
@@ -131,7 +131,7 @@ static inline bool ag_watch_has_worked(void)
     return !ag_watch_is_on() || ag_watch_own != &ag_watch_stranger;
 }
 /* Every thread asks before its next work. */
-void ag_watch_close_passes(void);
+void ag_watch_revoke_permits(void);
 
 /* A capture is about to begin, and ag_capture_opening() was called. */
 void ag_watch_capture_opening(void);

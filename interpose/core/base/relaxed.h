@@ -1,5 +1,5 @@
-/* A counter's value as it is now. Relaxed: whatever else the thread that wrote it has written may come
- * later. */
+/* A counter's value as it is now. Relaxed: whatever else the thread that wrote it has written may
+ * come later. */
 #ifndef AG_BASE_RELAXED_H
 #define AG_BASE_RELAXED_H
 

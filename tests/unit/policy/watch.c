@@ -146,7 +146,7 @@ CUresult ag_fence_wait_context(struct ag_context *of)
 static void work(unsigned stream)
 {
     ag_watch_work(HANDLE(stream), false);
-    CHECK(ag_captures_open || ag_watch_passes(HANDLE(stream), false));
+    CHECK(ag_captures_open || ag_watch_permits(HANDLE(stream), false));
     add_call("w", stream);
 }
 
@@ -237,7 +237,7 @@ static void another_stream_waits_for_the_event(void)
     work(1);
     free_memory(AG_WATCH_DUE);
     work(1);
-    CHECK(!ag_watch_passes(HANDLE(2), false));
+    CHECK(!ag_watch_permits(HANDLE(2), false));
     work(2);
     work(1);
     work(2);
@@ -581,7 +581,7 @@ static void fences_of_one_forget_nothing_of_another(void)
     free_memory(AG_WATCH_DUE);
     work(1); /* the event covers both threads' work, but calls of the other may be under way */
     free_memory(AG_WATCH_DUE);
-    let_other(); /* it has no pass, and forgets */
+    let_other(); /* it has no permit, and forgets */
     CALLS("w1 R1 w1 R1 w1 ");
     ag_watch_drained(ag_watch_draining());
     free_memory(AG_WATCH_DUE);
@@ -598,7 +598,7 @@ static void a_thread_may_free_for_others(void)
 {
     work(1);
     others_keep_what_they_noted();
-    CHECK(!ag_watch_passes(HANDLE(1), false));
+    CHECK(!ag_watch_permits(HANDLE(1), false));
     work(1);
     CALLS("w1 R1 w1 ");
 }
@@ -682,13 +682,13 @@ static void threads_meet(void)
 }
 
 /* Who finds a fence due gives memory away at once: by then nobody may pass. Many threads have
- * passes, so that taking them away takes a while. */
+ * permits, so that revoking them takes a while. */
 #define N_CROWD      100
 #define N_ITERATIONS 50
 
 static struct {
     pthread_barrier_t step;
-    struct ag_watch_thread *first; /* whose pass is taken away last */
+    struct ag_watch_thread *first; /* whose permit is revoked last */
     _Atomic unsigned n_passed;     /* though a fence was due */
 } crowd;
 
@@ -701,7 +701,7 @@ static void *pass_with_others(void *is_watcher)
         (void)pthread_barrier_wait(&crowd.step);
         while (is_watcher && !atomic_load(&ag_watch_state.due))
             ;
-        if (is_watcher && atomic_load(&crowd.first->pass) != AG_WATCH_NONE)
+        if (is_watcher && atomic_load(&crowd.first->permit) != AG_WATCH_NONE)
             atomic_fetch_add(&crowd.n_passed, 1);
         (void)pthread_barrier_wait(&crowd.step);
     }

@@ -41,7 +41,7 @@ _Atomic uint64_t ag_memory_epoch;
 
 static unsigned starts, flushes, forgets, exits, submits, watch_ends;
 struct ag_watch_state ag_watch_state;
-struct ag_watch_thread ag_watch_stranger = {.pass = AG_WATCH_ALL};
+struct ag_watch_thread ag_watch_stranger = {.permit = AG_WATCH_ALL};
 _Thread_local struct ag_watch_thread *ag_watch_own = &ag_watch_stranger;
 static bool driver_is_there;
 static bool looks_back; /* a flush takes a backtrace */
@@ -154,7 +154,7 @@ void ag_watch_end(const char *why)
     CHECK(why && ag_entry_depth == 1);
     watch_ends++;
     ag_watch_state.on = false;
-    atomic_store(&ag_watch_stranger.pass, AG_WATCH_ALL);
+    atomic_store(&ag_watch_stranger.permit, AG_WATCH_ALL);
 }
 
 void ag_replay_stop(void)
@@ -366,11 +366,11 @@ static void work_is_seen(void)
 
     ag_watch_state.on = true;
     CHECK(way() == CUDA_SUCCESS && submits == 0);
-    atomic_store(&ag_watch_stranger.pass, AG_WATCH_NONE);
+    atomic_store(&ag_watch_stranger.permit, AG_WATCH_NONE);
     CHECK(way() == CUDA_SUCCESS && submits == 1);
-    atomic_store(&ag_watch_stranger.pass, 4711);
+    atomic_store(&ag_watch_stranger.permit, 4711);
     CHECK(way() == CUDA_SUCCESS && submits == 2);
-    atomic_store(&ag_watch_stranger.pass, AG_WATCH_ALL);
+    atomic_store(&ag_watch_stranger.permit, AG_WATCH_ALL);
     CHECK(way() == CUDA_SUCCESS && submits == 2 && work_calls == 4);
     ag_watch_state.on = false;
 }
