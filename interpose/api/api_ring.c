@@ -306,7 +306,7 @@ allograft_status ag_api_ring_register(allograft_ring *ring, unsigned slot, void 
     drop_host(row);
     row->host = memory;
     choose_backend(ring, row);
-    return status;
+    return ALLOGRAFT_OK;
 }
 
 allograft_status ag_api_ring_device_slot(allograft_ring *ring, unsigned slot, void **ret)

@@ -88,8 +88,9 @@ static enum MHD_Result answer_line(struct MHD_Connection *connection, unsigned s
 /* A thread of the library calls it, for one connection at a time. */
 static enum MHD_Result answer_connection(void *data, struct MHD_Connection *connection,
                                          const char *url, const char *method, const char *version,
-                                         const char *upload, size_t *upload_size,
-                                         void **state) /* NOLINT: their type */
+                                         const char *upload,
+                                         size_t *upload_size, /* NOLINT: their type */
+                                         void **state)
 {
     struct MHD_Response *response;
 

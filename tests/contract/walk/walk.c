@@ -1,4 +1,5 @@
-/* A program whose allocations are walked: see walk.py. It runs by itself as well, and says nothing then. */
+/* A program whose allocations are walked: see walk.py. It runs by itself as well, and says nothing
+ * then. */
 #include "tests/common/check.h"
 #include "tests/common/device.h"
 
