@@ -329,8 +329,7 @@ enum ag_entry_state ag_entry_start(void)
     int state;
 
     claim_beginning();
-    state =
-        atomic_load_explicit(&ag_entry_state, memory_order_relaxed); /* relaxed: under the lock */
+    state = atomic_load_explicit(&ag_entry_state, memory_order_relaxed); /* relaxed: locked */
     if (state == AG_ENTRY_NEW && !ag_driver_is_there()) {
         state = AG_ENTRY_PASSING; /* until there is one to be found */
     } else if (state == AG_ENTRY_NEW) {

@@ -403,6 +403,15 @@ static bool is_staged(const struct ag_op *op)
     return ag_op_kind(op) == AG_OP_COPY && op->signature.word[0] & AG_OP_IS_STAGED;
 }
 
+static bool has_staged(const struct ag_stream *stream)
+{
+    for (uint32_t i = 0; i < stream->segment.n_ops; i++) {
+        if (is_staged(&stream->segment.ops[i]))
+            return true;
+    }
+    return false;
+}
+
 /* The copy was recorded as it passed, and read the program's pageable memory. As a node it will
  * read a slot of the ring, so it is built with an address there. */
 static CUresult add_staged(struct ag_stream *stream, struct ag_graph *graph, const struct ag_op *op)
@@ -479,10 +488,8 @@ static void build(struct ag_stream *stream)
     struct ag_graph *graph;
     CUresult result;
 
-    for (uint32_t i = 0; i < stream->segment.n_ops; i++) {
-        if (is_staged(&stream->segment.ops[i]) && !ag_segment_ring(stream))
-            return;
-    }
+    if (has_staged(stream) && !ag_segment_ring(stream))
+        return;
     if ((stream->id.thread && stream->id.thread != ag_stream_thread()) ||
         !make_graph_room(stream) || !ag_capture_guard_enter())
         return;
@@ -509,17 +516,6 @@ static void build(struct ag_stream *stream)
         dump(graph);
 }
 
-static bool needs_slots(const struct ag_stream *stream)
-{
-    if (atomic_load_explicit(&stream->id.shared->ring, memory_order_relaxed))
-        return false;
-    for (uint32_t i = 0; i < stream->segment.n_ops; i++) {
-        if (is_staged(&stream->segment.ops[i]))
-            return true;
-    }
-    return false;
-}
-
 /* Would a graph have saved what it costs, had it been built when the segment first came? Programs
  * that end, or do something else, before that lose by replay no more than they would have
  * gained. */
@@ -533,7 +529,7 @@ static bool is_graph_due(const struct ag_stream *stream)
         return ends >= state.warmup;
     if (!atomic_load_explicit(&state.has_built, memory_order_relaxed))
         costs += AG_BUILD_FIRST_NS;
-    if (needs_slots(stream))
+    if (!atomic_load_explicit(&stream->id.shared->ring, memory_order_relaxed) && has_staged(stream))
         costs += AG_BUILD_SLOTS_NS;
     return ends > 1 && ends * (n * AG_SAVED_OP_NS - AG_LAUNCH_NS) >= costs;
 }

@@ -44,8 +44,8 @@ static void *const entries[] = {
 };
 
 /* The hooks that dlsym has answered with. Their look-ups go on to, whatever the settings turn out
- * to say: else one function had two addresses. Relaxed: two look-ups at once may each be the first.
- * */
+ * to say: else one function had two addresses. Relaxed: two look-ups at once may each be the
+ * first. */
 static _Atomic bool given[AG_N_HOOKS];
 
 /* Where it is not wanted, its symbol is the driver's own, for all that programs can see. */

@@ -1,4 +1,4 @@
-/* Names of functions that the program has looked up in modules, for the report on the first sticky
+/* Names of functions that the program has asked modules and kernels for, for the report on the first sticky
  * error: after that the driver tells no function's name any more (it does tell a kernel's). */
 #ifndef AG_FUNCTION_NAMES_H
 #define AG_FUNCTION_NAMES_H
