@@ -187,6 +187,23 @@ class Test(InSmallProject):
         self.assertIn("--ashan", result.stderr)
         self.assertEqual(self.run_script("test.sh", "--help").returncode, 0)
 
+    def test_takes_in_the_sum_of_the_gpu_suite(self):
+        self.graphics_card("echo 'GPU 0: a card'")
+        for says, ends, expected in (("3 passed, 1 failed, 2 skipped", 1, "3 passed, 1 failed, 2 skipped"),
+                                     ("3 passed, 0 failed, 0 skipped", 0, "3 passed, 0 failed, 0 skipped"),
+                                     ("3 passed, 0 failed, 0 skipped", 7, "3 passed, 1 failed, 0 skipped"),
+                                     ("no GPU here: no driver", 77, "0 passed, 0 failed, 1 skipped"),
+                                     ("died", 1, "0 passed, 1 failed, 0 skipped")):
+            self.write("tests/gpu/run.sh", f"echo '{says}'; exit {ends}\n")
+            result = self.run_script("test.sh", "--gpu")
+            self.assertEqual(result.stdout.splitlines()[-1], expected)
+            self.assertEqual(result.returncode, 0 if " 0 failed" in expected else 1)
+
+    def test_counts_a_suite_without_tests_as_a_failure(self):
+        self.write("meson.build", "project('small', 'c')\n")
+        result = self.run_script("test.sh", "--plain")
+        self.assertEqual(result.stdout.splitlines()[-1], "0 passed, 1 failed, 0 skipped")
+
 
 class Quickstart(InSmallProject):
     def next_commands(self, text):
@@ -232,6 +249,10 @@ class Quickstart(InSmallProject):
         self.assertEqual(self.next_commands(result.stdout),
                          ["doctor", "run -- ./program", "tune -- ./program"])
         self.commands_exist(self.next_commands(result.stdout))
+
+    def test_twice_does_the_same(self):
+        first, second = (self.run_script("quickstart.sh") for _ in range(2))
+        self.assertEqual((first.returncode, first.stdout), (second.returncode, second.stdout))
 
     def test_moved_elsewhere_builds_anew_and_ends_with_the_demos_status(self):
         self.run_script("quickstart.sh")
