@@ -1,5 +1,6 @@
-/* Names of functions that the program has asked modules and kernels for, for the report on the first sticky
- * error: after that the driver tells no function's name any more (it does tell a kernel's). */
+/* Names of functions that the program has asked modules and kernels for, for the report on the
+ * first sticky error: after that the driver tells no function's name any more (it does tell a
+ * kernel's). */
 #ifndef AG_FUNCTION_NAMES_H
 #define AG_FUNCTION_NAMES_H
 
