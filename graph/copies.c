@@ -3,6 +3,7 @@
 
 #include <stddef.h>
 
+#include "graph/record/box.h"
 #include "graph/record/memory.h"
 #include "graph/record/op.h"
 #include "graph/record/staging.h"
@@ -15,11 +16,6 @@ static _Atomic bool some_are_synchronous;
 void ag_copies_note_synchronous(void)
 {
     atomic_store_explicit(&some_are_synchronous, true, memory_order_release);
-}
-
-static CUmemorytype type_of(enum ag_memory memory)
-{
-    return memory == AG_MEMORY_DEVICE ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
 }
 
 /* Can such a copy be recorded? Not where the call would wait: the driver waits for copies to
@@ -53,7 +49,7 @@ bool ag_copies_line(struct ag_stream *stream, enum ag_copy_way way, uint64_t to,
     enum ag_memory from_memory = to_memory ? ag_memory_kind(from, bytes) : AG_MEMORY_UNKNOWN;
 
     if (!op || !can_record(way, to_memory, from_memory) ||
-        !ag_op_copy(op, to, type_of(to_memory), from, type_of(from_memory), bytes))
+        !ag_op_copy(op, to, ag_memory_type(to_memory), from, ag_memory_type(from_memory), bytes))
         return ag_replay_pass(stream, AG_FLUSH_COPY);
     if (from_memory == AG_MEMORY_PAGEABLE)
         op->signature.word[0] |= AG_OP_IS_STAGED;
@@ -69,82 +65,14 @@ bool ag_copies_line(struct ag_stream *stream, enum ag_copy_way way, uint64_t to,
     return ag_replay_take(stream);
 }
 
-/* The source or the destination of a 3-D copy. */
-struct side {
-    CUmemorytype *type;
-    const void *host;
-    CUdeviceptr device;
-    size_t x, y, z, lod, pitch, height;
-    void *reserved;
-};
-
-/* The distance from the first byte that the copy touches to the end of the last; 0 where the driver
- * would refuse the geometry, or may. */
-static uint64_t extent(const CUDA_MEMCPY3D *copy, const struct side *side, uint64_t *ret_offset)
-{
-    const uint64_t most = INT32_MAX; /* the largest pitch of any device; and so nothing overflows */
-    uint64_t pitch = side->pitch, height = side->height;
-
-    if (!height && !side->z && copy->Depth == 1) /* which then does not matter */
-        height = side->y + copy->Height;
-    if (copy->WidthInBytes > most || copy->Height > most || copy->Depth > most || side->x > most ||
-        side->y > most || side->z > most || pitch > most || height > most || side->lod ||
-        side->reserved || pitch < side->x + copy->WidthInBytes || height < side->y + copy->Height ||
-        (side->z + copy->Depth) > (UINT64_MAX >> 2) / pitch / height)
-        return 0;
-    *ret_offset = (side->z * height + side->y) * pitch + side->x;
-    return ((copy->Depth - 1) * height + copy->Height - 1) * pitch + copy->WidthInBytes;
-}
-
-/* Resolves the address and the type of a side: DEVICE or HOST, no longer UNIFIED. */
-static enum ag_memory resolve_side(const CUDA_MEMCPY3D *copy, struct side *side,
-                                   uint64_t *ret_address)
-{
-    uint64_t offset, bytes = extent(copy, side, &offset);
-    enum ag_memory memory;
-
-    if (!bytes || (*side->type != CU_MEMORYTYPE_HOST && *side->type != CU_MEMORYTYPE_DEVICE &&
-                   *side->type != CU_MEMORYTYPE_UNIFIED))
-        return AG_MEMORY_UNKNOWN;
-    *ret_address = *side->type == CU_MEMORYTYPE_HOST ? (uintptr_t)side->host : side->device;
-    if (*ret_address > UINT64_MAX - offset)
-        return AG_MEMORY_UNKNOWN;
-    memory = ag_memory_kind(*ret_address + offset, bytes);
-    if (*side->type != CU_MEMORYTYPE_UNIFIED && *side->type != type_of(memory))
-        return AG_MEMORY_UNKNOWN;
-    *side->type = type_of(memory);
-    return memory;
-}
-
-/* Resolves both sides. False: such a copy is not recorded. */
+/* Can such a copy be recorded? Addresses of a 3-D copy are signature: another slot of the ring would
+ * be another operation. */
 static bool resolve_copy(CUDA_MEMCPY3D *copy)
 {
-    struct side to = {&copy->dstMemoryType, copy->dstHost,  copy->dstDevice, copy->dstXInBytes,
-                      copy->dstY,           copy->dstZ,     copy->dstLOD,    copy->dstPitch,
-                      copy->dstHeight,      copy->reserved1};
-    struct side from = {&copy->srcMemoryType, copy->srcHost,  copy->srcDevice, copy->srcXInBytes,
-                        copy->srcY,           copy->srcZ,     copy->srcLOD,    copy->srcPitch,
-                        copy->srcHeight,      copy->reserved0};
-    uint64_t to_address = 0, from_address = 0;
-    enum ag_memory to_memory, from_memory;
+    enum ag_memory to, from;
 
-    if (!copy->WidthInBytes || !copy->Height || !copy->Depth)
-        return false;
-    to_memory = resolve_side(copy, &to, &to_address);
-    from_memory = to_memory ? resolve_side(copy, &from, &from_address) : AG_MEMORY_UNKNOWN;
-    /* Addresses of a 3-D copy are signature: another slot of the ring would be another operation.
-     */
-    if (from_memory == AG_MEMORY_PAGEABLE || !can_record(AG_COPY_ANY, to_memory, from_memory))
-        return false;
-    if (*to.type == CU_MEMORYTYPE_HOST)
-        copy->dstHost = (void *)(uintptr_t)to_address;
-    else
-        copy->dstDevice = to_address;
-    if (*from.type == CU_MEMORYTYPE_HOST)
-        copy->srcHost = (const void *)(uintptr_t)from_address;
-    else
-        copy->srcDevice = from_address;
-    return true;
+    return ag_box_resolve(copy, ag_memory_kind, &to, &from) && from != AG_MEMORY_PAGEABLE &&
+           can_record(AG_COPY_ANY, to, from);
 }
 
 bool ag_copies_box(struct ag_stream *stream, const CUDA_MEMCPY3D *copy)
@@ -166,25 +94,7 @@ bool ag_copies_rectangle(struct ag_stream *stream, const CUDA_MEMCPY2D *copy)
 
     if (!copy)
         return ag_replay_pass(stream, AG_FLUSH_COPY);
-    box = (CUDA_MEMCPY3D){
-        .srcXInBytes = copy->srcXInBytes,
-        .srcY = copy->srcY,
-        .srcMemoryType = copy->srcMemoryType,
-        .srcHost = copy->srcHost,
-        .srcDevice = copy->srcDevice,
-        .srcArray = copy->srcArray,
-        .srcPitch = copy->srcPitch,
-        .dstXInBytes = copy->dstXInBytes,
-        .dstY = copy->dstY,
-        .dstMemoryType = copy->dstMemoryType,
-        .dstHost = copy->dstHost,
-        .dstDevice = copy->dstDevice,
-        .dstArray = copy->dstArray,
-        .dstPitch = copy->dstPitch,
-        .WidthInBytes = copy->WidthInBytes,
-        .Height = copy->Height,
-        .Depth = 1,
-    };
+    box = ag_box_of_rectangle(copy);
     return ag_copies_box(stream, &box);
 }
 

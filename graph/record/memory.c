@@ -167,17 +167,39 @@ static void remember_range(const struct range *range)
     atomic_flag_clear_explicit(&known[slot].busy, memory_order_release);
 }
 
-enum ag_memory ag_memory_kind(uint64_t address, uint64_t bytes)
+/* The range in force, without anything that is known of its memory. */
+static struct range range_of(uint64_t address, uint64_t bytes)
 {
-    uint64_t epoch = atomic_load_explicit(&ag_memory_epoch, memory_order_acquire);
-    struct range range = {.epoch = epoch,
+    return (struct range){.epoch = atomic_load_explicit(&ag_memory_epoch, memory_order_acquire),
                           .first = address,
                           .last = address + bytes - 1,
                           .context = ag_context_current()};
+}
+
+/* Is there anything to ask about? */
+static bool is_askable(const struct range *range)
+{
+    return range->context && range->first && range->first <= range->last;
+}
+
+enum ag_memory ag_memory_now(uint64_t address, uint64_t bytes)
+{
+    struct range range = range_of(address, bytes);
+    uint64_t last = range.last;
+
+    if (!is_askable(&range))
+        return AG_MEMORY_UNKNOWN;
+    learn_range(&range, address, bytes);
+    return range_holds(&range, address, last) ? range.memory : AG_MEMORY_UNKNOWN;
+}
+
+enum ag_memory ag_memory_kind(uint64_t address, uint64_t bytes)
+{
+    struct range range = range_of(address, bytes);
     uint64_t last = range.last;
     enum ag_memory memory;
 
-    if (!range.context || !address || last < address)
+    if (!is_askable(&range))
         return AG_MEMORY_UNKNOWN;
     memory = recall(&range);
     if (memory)

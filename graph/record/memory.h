@@ -5,6 +5,8 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
+#include "interpose/core/driver/abi.h"
+
 enum ag_memory {
     AG_MEMORY_UNKNOWN, /* managed, of another device, mixed, not allocated */
     AG_MEMORY_DEVICE,  /* of the current context, inside one allocation */
@@ -21,7 +23,16 @@ static inline void ag_memory_forget(void)
     atomic_fetch_add_explicit(&ag_memory_epoch, 1, memory_order_release);
 }
 
-/* What [address, address + bytes) is; bytes > 0. May ask the driver. */
+/* What [address, address + bytes) is; bytes > 0. May ask the driver. Only while streams are
+ * replayed: else nobody says when what is remembered does not hold any more. */
 enum ag_memory ag_memory_kind(uint64_t address, uint64_t bytes);
+/* What it is, asked of the driver in any case. */
+enum ag_memory ag_memory_now(uint64_t address, uint64_t bytes);
+
+/* How a copy names such memory. */
+static inline CUmemorytype ag_memory_type(enum ag_memory memory)
+{
+    return memory == AG_MEMORY_DEVICE ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
+}
 
 #endif
