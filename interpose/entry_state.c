@@ -15,6 +15,7 @@ _Thread_local int ag_entry_errno;
 _Atomic int ag_entry_state = AG_ENTRY_NEW;
 _Atomic int ag_entry_launches = AG_LAUNCHES_NEW;
 _Atomic int ag_entry_replay = AG_REPLAY_NEW;
+_Atomic bool ag_entry_copies;
 
 static const struct ag_options *settings; /* set before the state says so */
 
@@ -51,7 +52,8 @@ static int needed(void)
     return AG_WHEN_ALWAYS | (sees_launches() ? AG_WHEN_LAUNCHES : 0) |
            (orders_frees ? AG_WHEN_ORDERED : 0) | (ag_watch_is_on() ? AG_WHEN_WATCHED : 0) |
            (replay & AG_REPLAY_ON ? AG_WHEN_GRAPH : 0) |
-           (replay & AG_REPLAY_TIMED ? AG_WHEN_WAITS : 0);
+           (replay & AG_REPLAY_TIMED ? AG_WHEN_WAITS : 0) |
+           (ag_entry_has_copies() ? AG_WHEN_COPIES : 0);
 }
 
 bool ag_entry_needs(enum ag_when when)

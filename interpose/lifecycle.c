@@ -19,6 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "interpose/copies/copying.h"
 #include "interpose/core/base/loaded.h"
 #include "interpose/core/base/log.h"
 #include "interpose/core/base/map.h"
@@ -165,7 +166,7 @@ static void (*const children[])(void) = {
     ag_params_begin_child,     ag_func_attrs_begin_child, ag_replay_begin_child,
     ag_ipc_export_begin_child, ag_ipc_import_begin_child, ag_app_graphs_begin_child,
     ag_budget_begin_child,     ag_slab_begin_child,       ag_caller_begin_child,
-    ag_unseen_begin_child,     devices_begin_child,
+    ag_unseen_begin_child,     ag_copying_begin_child,    devices_begin_child,
 };
 
 /* The driver does not work in a forked child if the parent had it in use, and all metadata is the
@@ -242,6 +243,7 @@ static void configure(void)
     ag_pressure_configure(options.pending);
     /* Guards have blocks of their own. */
     ag_slab_configure(options.guard == AG_GUARD_OFF ? options.slab : 0);
+    atomic_store(&ag_entry_copies, ag_copying_configure(&options));
     ag_entry_configure(&options);
 }
 

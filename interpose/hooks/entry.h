@@ -59,6 +59,8 @@ extern _Thread_local int ag_entry_errno;
 extern _Atomic int ag_entry_state;
 extern _Atomic int ag_entry_launches;
 extern _Atomic int ag_entry_replay;
+/* Are copies of pageable memory offered to the crew (interpose/copies/)? */
+extern _Atomic bool ag_entry_copies;
 
 /* What the settings are, which stay where they are, before the state says that they are read. */
 void ag_entry_configure(const struct ag_options *options);
@@ -79,6 +81,11 @@ bool ag_entry_sees_launches(void);
 static inline bool ag_entry_replays_now(void)
 {
     return (atomic_load_explicit(&ag_entry_replay, memory_order_acquire) & AG_REPLAY_ON) != 0;
+}
+
+static inline bool ag_entry_has_copies(void)
+{
+    return atomic_load_explicit(&ag_entry_copies, memory_order_acquire);
 }
 
 static inline bool ag_entry_inside(void)

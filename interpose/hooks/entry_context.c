@@ -2,6 +2,7 @@
 #include "graph/copies.h"
 #include "graph/replayer.h"
 #include "interpose/api/api.h"
+#include "interpose/copies/copying.h"
 #include "interpose/core/driver/driver.h"
 #include "interpose/core/report/holders/holders.h"
 #include "interpose/hooks/entry_retry.h"
@@ -66,6 +67,7 @@ static void finish_ended(struct ag_context *context)
     ag_context_ended(context);
     if (ag_entry_replays_now())
         ag_replay_context_gone(context);
+    ag_copying_context_gone(context);
     ag_context_recycle(context);
 }
 

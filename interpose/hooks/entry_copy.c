@@ -1,7 +1,9 @@
-/* Hooks of copies, where ALLOGRAFT_GRAPH replays streams: a copy on a stream is recorded
- * (graph/copies.c), a copy that blocks submits what was withheld first. */
+/* Hooks of copies. Where ALLOGRAFT_GRAPH replays streams, a copy on a stream is recorded
+ * (graph/copies.c), and a copy that blocks submits what was withheld first. Where ALLOGRAFT_COPY
+ * asks for it, a copy of pageable memory may be the crew's (interpose/copies/copying.c). */
 #include "graph/copies.h"
 #include "graph/record/memory.h"
+#include "interpose/copies/copying.h"
 #include "interpose/hooks/entry_replay.h"
 #include "policy/contexts/context.h"
 
@@ -28,6 +30,16 @@ static void flush_for_copy(bool all_of_context, CUdeviceptr one, CUdeviceptr oth
         ag_replay_flush_context(NULL, AG_FLUSH_COPY);
         ag_replay_flush_thread(AG_FLUSH_COPY);
     }
+}
+
+static inline struct ag_copying_place on(CUstream stream, bool per_thread)
+{
+    return (struct ag_copying_place){stream, per_thread, false};
+}
+
+static inline struct ag_copying_place waiting(bool per_thread)
+{
+    return (struct ag_copying_place){NULL, per_thread, true};
 }
 
 #include "interpose/hooks/made/copies.h"

@@ -23,7 +23,8 @@ struct ag_device {
     char name[128];
     uint64_t total_bytes;
     bool has_pools, has_managed, has_fences;
-    bool is_integrated; /* its memory is the host's */
+    bool is_integrated;   /* its memory is the host's */
+    bool uses_host_pages; /* it finds pageable memory by the host's page tables */
     /* Contexts that the driver is about to end, and threads that give back what was kept: they have
      * memory that is in no cache, and not free yet. */
     _Atomic unsigned n_returning;

@@ -39,6 +39,8 @@ static void describe_device(struct ag_device *device, int ordinal)
                         ag_cu.cuMemFreeAsync && ag_cu.cuMemPoolSetAttribute;
     device->has_managed = device_attribute(CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, ordinal);
     device->is_integrated = device_attribute(CU_DEVICE_ATTRIBUTE_INTEGRATED, ordinal);
+    device->uses_host_pages =
+        device_attribute(CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES, ordinal);
     device->has_fences = ag_cu.cuCtxRecordEvent && ag_cu.cuCtxWaitEvent;
     if (device_attribute(CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS, ordinal))
         ag_drain_note_visible(AG_VISIBLE_PAGEABLE);

@@ -40,7 +40,7 @@ SAMPLE = {
     "cache": {"hits": 1, "misses": 2, "blocks_returned": 0, "over_limit": 0, "peak_bytes": 512},
     "slabs": {"blocks_cut": 2, "asked": 0, "made": 1, "given_back": 0, "held_bytes": 1 << 21, "peak_bytes": 1 << 21},
     "pool": {"made": 1, "allocations_before": 3, "misses_before": 2},
-    "managed": {"advice": 1}, "pressure": {"trimmed": 1}, "injected": {"host": 1},
+    "managed": {"advice": 1}, "pressure": {"trimmed": 1}, "injected": {"host": 1}, "copies": {"crew": 2, "crew_bytes": 4096},
     "guard": {"findings": [{"written": "behind", "found": "when it was freed", "device": 0, "address": "0x7f00",
                             "bytes": 512, "first_offset": 512, "wrong_bytes": 4, "allocated_by": "p+0x10",
                             "freed_by": None}]},

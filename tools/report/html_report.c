@@ -441,6 +441,7 @@ static void add_cache_and_pressure(struct ag_text *text, const struct job *job)
         {"pool", "Pools of Allograft's own"},
         {"managed", "Managed memory"},
         {"pressure", "Memory pressure"},
+        {"copies", "Copies of pageable memory"},
         {"injected", "Calls that rules failed"},
         {"guard", "Guards of blocks"},
         {"async", "The program's own stream-ordered calls"},

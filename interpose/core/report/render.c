@@ -397,8 +397,8 @@ static void json_warnings(struct ag_emitter *json, const struct view *view)
 void ag_render_json(struct ag_text *text, const struct ag_stats *stats,
                     const struct ag_moment *moment, const struct ag_holders_view *holders)
 {
-    static const char *const groups[] = {"managed", "pressure", "injected", "async",
-                                         "ipc",     "api",      "trace"};
+    static const char *const groups[] = {"managed", "pressure", "injected", "copies",
+                                         "async",   "ipc",      "api",      "trace"};
     const struct view it = {text, stats, moment}, *view = &it;
     struct ag_emitter emitter = {.text = text}, *json = &emitter;
 
@@ -709,6 +709,7 @@ void ag_render_text(struct ag_text *text, const struct ag_stats *stats,
     text_pool_made(view);
     text_group(view, "managed", "managed memory");
     text_group(view, "pressure", "want of memory");
+    text_group(view, "copies", "copies of pageable memory");
     text_group(view, "injected", "calls that rules failed");
     text_group(view, "guard", "guards of blocks");
     text_group(view, "ipc", "memory shared with other processes");

@@ -44,6 +44,7 @@ static const struct {
 } hints[] = {
     {"SIZE", " (BYTES as 4096, 64KiB, 512MiB, 1.5GiB or 1TiB; N% of the device's memory)"},
     {"BYTES", " (as 4096, 64KiB, 512MiB or 1GiB)"},
+    {"WORD_OR_BYTES", " (as 4096, 64KiB, 512MiB or 1GiB)"},
     {"COUNT", " (a whole number, without a unit)"},
     {"SEGMENT", " (operations: a whole number, without a unit)"},
     {"PREFER", " (N is the number of a node, as in numa:0)"},
@@ -73,6 +74,7 @@ PARSE_WORD(MANAGED_BACKEND)
 PARSE_WORD(ACCESS)
 PARSE_WORD(PREFETCH)
 PARSE_WORD(OOM)
+PARSE_WORD(COPY)
 PARSE_WORD(GUARD)
 PARSE_WORD(ON_ERROR)
 PARSE_WORD(SWITCH)
@@ -158,6 +160,14 @@ PARSER(WORD_OR_COUNT)
 PARSER(BYTES)
 {
     return ag_number_in_range_parse(value, allowed, true, ret);
+}
+
+PARSER(WORD_OR_BYTES)
+{
+    *ret = 0;
+    return ag_text_choice(value, allowed) == 0
+               ? 0
+               : parse_BYTES(value, strchr(allowed, '|') + 1, ret, why);
 }
 
 PARSER(STREAMS)

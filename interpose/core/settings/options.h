@@ -16,6 +16,7 @@ enum ag_oom { AG_OOM_ERROR, AG_OOM_SPILL };
 /* What follows the first sticky error: a note in the report, a line at once, the end. */
 enum ag_on_error { AG_ON_ERROR_NOTE, AG_ON_ERROR_REPORT, AG_ON_ERROR_EXIT };
 #define AG_ON_ERROR_STATUS 70 /* the exit status of the latter */
+enum ag_copy { AG_COPY_BY_DRIVER, AG_COPY_BY_CREW };
 enum ag_guard { AG_GUARD_OFF, AG_GUARD_POISON, AG_GUARD_CANARY, AG_GUARD_PAGE };
 
 struct ag_size {
@@ -33,6 +34,7 @@ typedef struct ag_prefer ag_type_PREFER;
 typedef enum ag_access ag_type_ACCESS;
 typedef enum ag_prefetch ag_type_PREFETCH;
 typedef enum ag_oom ag_type_OOM;
+typedef enum ag_copy ag_type_COPY;
 typedef enum ag_guard ag_type_GUARD;
 typedef enum ag_on_error ag_type_ON_ERROR;
 typedef bool ag_type_SWITCH;
@@ -50,6 +52,7 @@ typedef struct ag_segment_length ag_type_SEGMENT;
 typedef uint32_t ag_type_COUNT;
 typedef uint32_t ag_type_WORD_OR_COUNT; /* 0 for the word */
 typedef uint64_t ag_type_BYTES;
+typedef uint64_t ag_type_WORD_OR_BYTES; /* 0 for the word */
 
 enum ag_option_row {
 #define AG_OPTION(field, name, type, preset, allowed, help) AG_OPTION_##name,

@@ -13,7 +13,7 @@ from string import Template
 
 COLUMNS = 100
 ROW = re.compile(r"\s*(/\*.*?\*/)?\s*(\w+)(?=\()", re.DOTALL)
-OPTIONAL = re.compile(r"^(\w+)\?", re.MULTILINE)
+OPTIONAL = re.compile(r"^(\w+)([?!])(?= |$)", re.MULTILINE)
 
 
 def read(path):
@@ -118,7 +118,7 @@ def hook(kind, names, template, columns, symbol, per_thread):
     lines = []
     for line in template.split("\n"):
         needed = OPTIONAL.match(line)
-        if not needed or values.get(needed.group(1)):
+        if not needed or bool(values.get(needed.group(1))) == (needed.group(2) == "?"):
             lines.append(wrapped(Template(OPTIONAL.sub("", line)).substitute(values)))
     return "\n".join(lines)
 

@@ -254,6 +254,7 @@ static long long bytes_left(void)
     text[n > 0 ? n : 0] = '\0';
     if (!strstr(text, key))
         return -1;
+    add_steps(text, "\"copies\":{");
     add_steps(text, "\"pressure\":");
     add_steps(text, "\"guard\":{");
     add_steps(text, "\"slabs\":");

@@ -37,6 +37,8 @@ def mixed(*rules):
     return 'ALLOGRAFT_RULES=' + '; '.join(rules)
 
 
+CREW = 'ALLOGRAFT_COPY=auto|ALLOGRAFT_COPY_FROM=1|ALLOGRAFT_COPY_THREADS=3'
+
 # Settings separated by '|'. DIFF_*: see batch.c.
 POLICIES = {
     'auto': 'ALLOGRAFT_POLICY=auto',
@@ -60,6 +62,9 @@ POLICIES = {
     'waits': 'ALLOGRAFT_WAITS=1',
     'nwaits': 'ALLOGRAFT_WAITS=1|ALLOGRAFT_POLICY=native|ALLOGRAFT_FREE=sync',
     'off': 'ALLOGRAFT_DISABLE=1',
+    # Every copy of pageable memory by the crew, alone and with replay.
+    'ccrew': CREW,
+    'gcrew': graphs(CREW),
     # Managed memory of every kind.
     'plain': 'ALLOGRAFT_POLICY=managed|ALLOGRAFT_MANAGED_BACKEND=plain|ALLOGRAFT_ACCESS=peers',
     'mpool': 'ALLOGRAFT_POLICY=managed|ALLOGRAFT_MANAGED_BACKEND=pool|ALLOGRAFT_PREFER=none|'

@@ -120,6 +120,7 @@ static const struct words expected_words[] = {
     {"ALLOGRAFT_ON_ERROR",
      MEMBER(on_error),
      {[AG_ON_ERROR_NOTE] = "note", [AG_ON_ERROR_REPORT] = "report", [AG_ON_ERROR_EXIT] = "exit"}},
+    {"ALLOGRAFT_COPY", MEMBER(copy), {[AG_COPY_BY_DRIVER] = "driver", [AG_COPY_BY_CREW] = "auto"}},
     {"ALLOGRAFT_FREE",
      MEMBER(free_mode),
      {[AG_FREE_AUTO] = "auto", [AG_FREE_ORDERED] = "ordered", [AG_FREE_SYNC] = "sync"}},
@@ -203,8 +204,9 @@ static void words_follow_the_enumerations(void)
 /* No enumeration or switch of the list was forgotten above. */
 static void every_word_is_expected(void)
 {
-    static const char *const others[] = {"SIZE",    "TEXT",  "PATH",  "RULES",
-                                         "STREAMS", "COUNT", "BYTES", "WORD_OR_COUNT"};
+    static const char *const others[] = {"SIZE",  "TEXT",          "PATH",
+                                         "RULES", "STREAMS",       "COUNT",
+                                         "BYTES", "WORD_OR_COUNT", "WORD_OR_BYTES"};
 
     for (size_t i = 0; i < ag_options_count(); i++) {
         bool met = false;
@@ -257,7 +259,7 @@ static void refuses_bad_values(void)
     for (size_t i = 0; i < ag_options_count(); i++) {
         const struct ag_option_info *info = ag_option_info(i);
         bool is_text = !strcmp(info->type, "TEXT"), is_size = !strcmp(info->type, "SIZE");
-        bool is_count = !strcmp(info->type, "COUNT") || !strcmp(info->type, "WORD_OR_COUNT") ||
+        bool is_count = !strcmp(info->type, "COUNT") || !strncmp(info->type, "WORD_OR_", 8) ||
                         !strncmp(info->allowed, "0..", 3) || i == AG_OPTION_STACKS_SAMPLE;
 
         if (!strcmp(info->type, "RULES") || !strcmp(info->type, "PATH") ||

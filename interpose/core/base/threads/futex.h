@@ -21,10 +21,16 @@ static inline void ag_futex_wait(const void *word, uint32_t value, uint64_t ns)
                   ns == AG_FUTEX_FOR_EVER ? NULL : &pause, NULL, 0);
 }
 
+/* Wakes `n` of the threads that sleep on the word, or all if there are fewer. */
+static inline void ag_futex_wake_some(const void *word, int n)
+{
+    (void)syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, n, NULL, NULL, 0);
+}
+
 /* Wakes every thread that sleeps on the word. */
 static inline void ag_futex_wake(const void *word)
 {
-    (void)syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
+    ag_futex_wake_some(word, INT32_MAX);
 }
 
 #endif

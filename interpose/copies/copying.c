@@ -1,0 +1,416 @@
+/* Which copies the crew makes, and when: see copying.h.
+ *
+ * A copy that nothing speaks against is made by the crew once its stream is idle, if the call waits
+ * for the stream anyway. That wait comes first, with nothing claimed and no signal blocked: it ends
+ * when the program's work does, and a signal handler may jump out of it. What follows ends by
+ * itself, and is left in one way only, so signals wait until it is over.
+ *
+ * The crew is one thread's at a time, and so are all rings of slots and what is learnt of rates.
+ * Other threads' copies are the driver's meanwhile. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "interpose/copies/copying.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include "graph/record/box.h"
+#include "interpose/copies/move.h"
+#include "interpose/copies/slots.h"
+#include "interpose/copies/transfer.h"
+#include "interpose/copies/worth.h"
+#include "interpose/core/base/clock.h"
+#include "interpose/core/base/threads/wait.h"
+#include "interpose/core/driver/driver.h"
+#include "interpose/core/report/stats.h"
+#include "interpose/hooks/entry.h"
+#include "policy/contexts/context.h"
+#include "policy/contexts/enter.h"
+#include "policy/order/capture.h"
+
+#define LEAST_PIECE  ((size_t)128 << 10) /* below that a submission takes longer than the bus */
+#define LEAST_ROW    ((size_t)64 << 10)
+#define SLOTS_NS     3000000u /* what a ring takes to make, with its threads (H100) */
+#define OWN_WORK_NS  2000000u /* by which what is in all slots has crossed the bus */
+#define END_WAIT_NS  1000000000u
+
+static struct {
+    size_t least;      /* bytes that a copy must have */
+    bool is_forced;    /* by ALLOGRAFT_COPY_FROM: whether that gains is not asked */
+    bool has_no_slots; /* the driver refused them */
+    struct ag_worth_table worth;
+} self; /* but for the settings, the claimer's */
+
+bool ag_copying_configure(const struct ag_options *options)
+{
+    if (options->copy == AG_COPY_BY_DRIVER || !ag_move_can_reach())
+        return false;
+    ag_crew_configure(options->copy_threads);
+    self.is_forced = options->copy_from != 0;
+    self.least = self.is_forced ? options->copy_from : AG_WORTH_LEAST_BYTES;
+    return ag_crew_size() > 1;
+}
+
+/* --- what is to be copied --- */
+
+/* Rows that follow one another without a gap are one. */
+static void join_rows(struct ag_copied *what)
+{
+    if (what->width == what->device_pitch && what->width == what->host_pitch) {
+        what->width *= what->height;
+        what->height = 1;
+    }
+    if (what->height == 1 && what->width == what->device_slice && what->width == what->host_slice) {
+        what->width *= what->depth;
+        what->depth = 1;
+    }
+}
+
+/* Is it a copy for the crew, by what memory is on each side? */
+static bool is_pageable_copy(struct ag_copied *what, enum ag_memory to, enum ag_memory from)
+{
+    what->to_host = to == AG_MEMORY_PAGEABLE;
+    return what->to_host ? from == AG_MEMORY_DEVICE
+                         : to == AG_MEMORY_DEVICE && from == AG_MEMORY_PAGEABLE;
+}
+
+/* The memory of this device is the host's, or the device walks the host's page tables: there is
+ * nothing that could be staged. */
+static bool reads_host_memory(const struct ag_device *device)
+{
+    return device->is_integrated || device->uses_host_pages;
+}
+
+/* --- the stream --- */
+
+/* Is the stream one whose order we know: of the current context, and no green one's? */
+static bool is_own_stream(const struct ag_context *context, CUstream stream)
+{
+    CUcontext its = NULL;
+
+    if (ag_context_inside)
+        return false;
+    if (!stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD)
+        return true;
+    return ag_cu.cuStreamGetCtx && ag_cu.cuStreamGetCtx(stream, &its) == CUDA_SUCCESS &&
+           its == atomic_load(&context->handle);
+}
+
+struct attempt {
+    struct ag_copying *copying;
+    struct ag_transfer transfer;
+    const struct ag_context *context;
+    int thread; /* where the stream is the thread's own; else 0 */
+    bool is_idle;
+};
+
+/* Waits for the stream where the call would. False: an error that the driver is to tell. */
+static bool await_stream(struct attempt *attempt)
+{
+    const struct ag_transfer *transfer = &attempt->transfer;
+    CUresult result = ag_cu.cuStreamQuery(transfer->stream);
+
+    if (result == CUDA_ERROR_NOT_READY && (transfer->waits || transfer->what.to_host))
+        result = ag_cu.cuStreamSynchronize(transfer->stream);
+    attempt->is_idle = result == CUDA_SUCCESS;
+    return result == CUDA_SUCCESS || result == CUDA_ERROR_NOT_READY;
+}
+
+/* --- with the crew claimed --- */
+
+static struct ag_slots *slots_for(struct attempt *attempt, size_t bytes)
+{
+    struct ag_slots *slots = ag_slots_find(attempt->context);
+
+    if (slots || self.has_no_slots)
+        return slots;
+    if (!self.is_forced && !ag_worth_slots(&self.worth, bytes, SLOTS_NS))
+        return NULL;
+    slots = ag_slots_make(attempt->context, ag_crew_size());
+    self.has_no_slots = !slots;
+    return slots;
+}
+
+/* May all slots be used in the order of this stream? Not where they are in use for another, which
+ * may wait for something that the program does after this call. */
+static bool are_slots_free(struct ag_slots *slots, const struct attempt *attempt)
+{
+    CUresult result = ag_slots_look(slots);
+
+    return result == CUDA_SUCCESS ||
+           (result == CUDA_ERROR_NOT_READY && slots->stream == attempt->transfer.stream &&
+            slots->thread == attempt->thread);
+}
+
+/* The stream has work that this call does not wait for: will the copy have to? Earlier copies of
+ * ours are soon over. */
+static bool would_wait(struct ag_slots *slots, struct attempt *attempt)
+{
+    uint64_t until = ag_clock_after(OWN_WORK_NS);
+    struct ag_wait wait = {0};
+
+    while (slots->finished < slots->used && ag_slots_look(slots) == CUDA_ERROR_NOT_READY &&
+           ag_wait_for_device_until(&wait, until))
+        ;
+    if (ag_cu.cuStreamQuery(attempt->transfer.stream) == CUDA_SUCCESS)
+        return false;
+    return attempt->transfer.pieces > AG_CREW_SLOTS - (slots->used - slots->finished);
+}
+
+static uint32_t threads_for(size_t bytes)
+{
+    uint32_t wanted = bytes <= (2u << 20) ? 2 : bytes <= (8u << 20) ? 4 : AG_CREW_MOST;
+
+    return self.is_forced || wanted > ag_crew_size() ? ag_crew_size() : wanted;
+}
+
+/* Two for each thread, so that none has to wait long for the last; all slots in turns, where tests
+ * or the curious ask for the crew. */
+static uint32_t pieces_for(uint32_t threads)
+{
+    return self.is_forced ? 2 * AG_CREW_SLOTS : 2 * threads;
+}
+
+static size_t least_piece(void)
+{
+    size_t piece = self.least / 8 > 64 ? self.least / 8 : 64;
+
+    return piece < LEAST_PIECE ? piece : LEAST_PIECE;
+}
+
+/* Whose is the copy? With AG_WORTH_CREW everything is ready for it. */
+static enum ag_worth weigh(struct attempt *attempt, struct ag_slots *slots, size_t bytes)
+{
+    enum ag_worth worth = AG_WORTH_CREW;
+
+    if (!slots || slots->is_broken)
+        return AG_WORTH_DRIVER;
+    if (!are_slots_free(slots, attempt) ||
+        (!attempt->is_idle && would_wait(slots, attempt))) {
+        ag_stats_add(AG_STAT_COPIES_QUEUED, 1);
+        return AG_WORTH_DRIVER;
+    }
+    if (!self.is_forced)
+        worth = ag_worth_of(&self.worth, attempt->transfer.what.to_host, bytes);
+    if (worth != AG_WORTH_CREW)
+        ag_stats_add(worth == AG_WORTH_TIMED ? AG_STAT_COPIES_TIMED : AG_STAT_COPIES_SLOWER, 1);
+    return worth;
+}
+
+/* True: the copy was made. */
+static bool copy_claimed(struct attempt *attempt)
+{
+    const struct ag_copied *what = &attempt->transfer.what;
+    size_t bytes = what->width * what->height * what->depth;
+    struct ag_slots *slots = slots_for(attempt, bytes);
+    enum ag_worth worth;
+    uint64_t from_ns;
+
+    attempt->transfer.threads = threads_for(bytes);
+    if (!ag_transfer_plan(&attempt->transfer, pieces_for(attempt->transfer.threads), least_piece()))
+        return false;
+    worth = weigh(attempt, slots, bytes);
+    from_ns = ag_clock_ns();
+    if (worth == AG_WORTH_TIMED && attempt->is_idle)
+        attempt->copying->from_ns = from_ns;
+    if (worth != AG_WORTH_CREW)
+        return false;
+    slots->stream = attempt->transfer.stream;
+    slots->thread = attempt->thread;
+    attempt->copying->result = ag_transfer_run(&attempt->transfer, slots);
+    if (attempt->is_idle && attempt->copying->result == CUDA_SUCCESS)
+        ag_worth_took(&self.worth, what->to_host, bytes, true, ag_clock_ns() - from_ns);
+    ag_stats_add(AG_STAT_COPIES_CREW, 1);
+    ag_stats_add(AG_STAT_COPIES_CREW_BYTES, bytes);
+    return true;
+}
+
+/* The thread is neither cancelled nor interrupted while it has the crew. A fault is still its own.
+ */
+static bool copy_undisturbed(struct attempt *attempt)
+{
+    static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT};
+    sigset_t all, before;
+    bool copied;
+    int cancels;
+
+    (void)sigfillset(&all);
+    for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++)
+        (void)sigdelset(&all, faults[i]);
+    (void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancels);
+    (void)pthread_sigmask(SIG_BLOCK, &all, &before);
+    copied = false;
+    if (ag_crew_claim()) {
+        copied = copy_claimed(attempt);
+        ag_crew_release();
+    } else {
+        ag_stats_add(AG_STAT_COPIES_BUSY, 1);
+    }
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    (void)pthread_setcancelstate(cancels, NULL);
+    return copied;
+}
+
+/* --- the steps --- */
+
+static bool try_copy(struct attempt *attempt)
+{
+    CUstreamCaptureMode mode;
+    int depth = ag_entry_depth;
+    bool copied;
+
+    if (!await_stream(attempt))
+        return false;
+    ag_entry_depth = 1;
+    mode = ag_capture_relax();
+    copied = copy_undisturbed(attempt);
+    ag_capture_restore(mode);
+    ag_entry_depth = depth;
+    return copied;
+}
+
+static bool copy_it(struct ag_copying *copying, struct ag_copied *what,
+                    struct ag_copying_place place)
+{
+    struct attempt attempt = {
+        .copying = copying,
+        .context = ag_context_current(),
+        .transfer = {.stream = ag_entry_named(place.stream, place.per_thread),
+                     .waits = place.waits},
+    };
+
+    join_rows(what);
+    if (what->width < LEAST_ROW && what->width < self.least)
+        return false;
+    copying->to_host = what->to_host;
+    copying->bytes = what->width * what->height * what->depth;
+    attempt.transfer.what = *what;
+    attempt.thread = attempt.transfer.stream == CU_STREAM_PER_THREAD ? gettid() : 0;
+    return attempt.context && !reads_host_memory(attempt.context->device) &&
+           is_own_stream(attempt.context, attempt.transfer.stream) && try_copy(&attempt);
+}
+
+/* Nothing is asked of the driver where the size says it all. */
+static bool is_large_enough(size_t bytes)
+{
+    return bytes >= self.least && !ag_capture_is_open();
+}
+
+bool ag_copying_line(struct ag_copying *copying, enum ag_copying_way way, uint64_t to,
+                     uint64_t from, size_t bytes, struct ag_copying_place place)
+{
+    struct ag_copied what = {.width = bytes, .height = 1, .depth = 1};
+    enum ag_memory to_kind, from_kind;
+
+    if (!is_large_enough(bytes) || bytes > INT64_MAX)
+        return false;
+    to_kind = ag_memory_now(to, bytes);
+    from_kind = to_kind ? ag_memory_now(from, bytes) : AG_MEMORY_UNKNOWN;
+    if (!is_pageable_copy(&what, to_kind, from_kind) ||
+        (way != AG_COPYING_EITHER && what.to_host != (way == AG_COPYING_TO_HOST)))
+        return false;
+    what.device = what.to_host ? from : to;
+    what.host = what.to_host ? to : from;
+    what.device_pitch = what.host_pitch = what.device_slice = what.host_slice = bytes;
+    return copy_it(copying, &what, place);
+}
+
+/* The address of one side's first byte, and the distances of its rows and slices. */
+static uint64_t side_of(const CUDA_MEMCPY3D *box, bool source, size_t *ret_pitch, size_t *ret_slice)
+{
+    CUmemorytype type = source ? box->srcMemoryType : box->dstMemoryType;
+    uint64_t host = (uintptr_t)(source ? box->srcHost : box->dstHost);
+    uint64_t address = type == CU_MEMORYTYPE_HOST ? host : source ? box->srcDevice : box->dstDevice;
+    size_t pitch = source ? box->srcPitch : box->dstPitch;
+    size_t height = source ? box->srcHeight : box->dstHeight;
+    size_t x = source ? box->srcXInBytes : box->dstXInBytes;
+    size_t y = source ? box->srcY : box->dstY, z = source ? box->srcZ : box->dstZ;
+
+    *ret_pitch = pitch;
+    *ret_slice = pitch * height;
+    return address + (z * height + y) * pitch + x;
+}
+
+/* 0 for what the driver refuses. */
+static size_t bytes_of(const CUDA_MEMCPY3D *copy)
+{
+    size_t bytes;
+
+    if (copy->WidthInBytes > INT32_MAX || copy->Height > INT32_MAX)
+        return 0;
+    bytes = copy->WidthInBytes * copy->Height;
+    return !bytes || copy->Depth > INT64_MAX / bytes ? 0 : bytes * copy->Depth;
+}
+
+bool ag_copying_box(struct ag_copying *copying, const CUDA_MEMCPY3D *copy,
+                    struct ag_copying_place place)
+{
+    struct ag_copied what = {0};
+    enum ag_memory to_kind, from_kind;
+    CUDA_MEMCPY3D box;
+
+    if (!copy || !is_large_enough(bytes_of(copy)))
+        return false;
+    box = *copy;
+    if (!ag_box_resolve(&box, ag_memory_now, &to_kind, &from_kind) ||
+        !is_pageable_copy(&what, to_kind, from_kind))
+        return false;
+    what.width = box.WidthInBytes;
+    what.height = box.Height;
+    what.depth = box.Depth;
+    what.device = side_of(&box, what.to_host, &what.device_pitch, &what.device_slice);
+    what.host = side_of(&box, !what.to_host, &what.host_pitch, &what.host_slice);
+    return copy_it(copying, &what, place);
+}
+
+bool ag_copying_rectangle(struct ag_copying *copying, const CUDA_MEMCPY2D *copy,
+                          struct ag_copying_place place)
+{
+    CUDA_MEMCPY3D box;
+
+    if (!copy)
+        return false;
+    box = ag_box_of_rectangle(copy);
+    return ag_copying_box(copying, &box, place);
+}
+
+/* --- around it --- */
+
+CUresult ag_copying_driver_took(const struct ag_copying *copying, CUresult result)
+{
+    if (copying->from_ns && result == CUDA_SUCCESS && ag_crew_claim()) {
+        ag_worth_took(&self.worth, copying->to_host, copying->bytes, false,
+                      ag_clock_ns() - copying->from_ns);
+        ag_crew_release();
+    }
+    return result;
+}
+
+/* A copy of that context's that is under way in another thread ends by itself, if the driver is
+ * asked for no more than that. */
+void ag_copying_context_gone(const struct ag_context *context)
+{
+    uint64_t until = ag_clock_after(END_WAIT_NS);
+    struct ag_wait wait = {0};
+
+    if (!ag_entry_has_copies())
+        return;
+    while (!ag_crew_claim()) {
+        if (!ag_wait_pause_until(&wait, until)) {
+            atomic_store(&ag_entry_copies, false); /* whose ring is whose is not known any more */
+            return;
+        }
+    }
+    ag_slots_context_gone(context);
+    ag_crew_release();
+}
+
+/* What a parent has pinned is not pinned in its child. */
+void ag_copying_begin_child(void)
+{
+    if (ag_slots_any())
+        atomic_store(&ag_entry_copies, false);
+    ag_crew_begin_child();
+}

@@ -1,0 +1,139 @@
+/* Rings of pinned slots: see slots.h.
+ *
+ * The memory is ours, and registered: that takes a third of the time of memory that the driver
+ * makes (H100, 1 GiB: 110 ms against 363), and it stays where it is when a context ends, with
+ * which the driver's own would go. A copy that is under way then reads memory that is there. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "interpose/copies/slots.h"
+
+#include <sys/mman.h>
+
+#include "interpose/copies/move.h"
+#include "interpose/core/driver/driver.h"
+#include "policy/contexts/context.h"
+
+#define RING_BYTES ((size_t)AG_CREW_SLOTS * AG_SLOT_BYTES)
+
+static struct ag_slots rings[AG_MAX_CONTEXTS];
+
+struct ag_slots *ag_slots_find(const struct ag_context *context)
+{
+    for (unsigned i = 0; i < AG_MAX_CONTEXTS; i++) {
+        if (rings[i].context == context)
+            return &rings[i];
+    }
+    return NULL;
+}
+
+/* --- making one --- */
+
+/* A job of the crew: each piece gets the pages of a slot. */
+struct first_touch {
+    struct ag_crew_job job;
+    unsigned char *memory;
+};
+
+static bool touch_piece(const struct ag_crew_job *job, uint32_t piece)
+{
+    const struct first_touch *touch = (const struct first_touch *)(const void *)job;
+
+    (void)ag_move_reach(touch->memory + piece * AG_SLOT_BYTES, AG_SLOT_BYTES, true);
+    return true;
+}
+
+static void touch_pages(unsigned char *memory, uint32_t n)
+{
+    struct first_touch touch = {.job = {.move = touch_piece, .end = AG_CREW_SLOTS},
+                                .memory = memory};
+
+    ag_crew_open(&touch.job, n);
+    ag_crew_ready(&touch.job, AG_CREW_SLOTS);
+    while (ag_crew_move_one(&touch.job))
+        ;
+    ag_crew_close(&touch.job);
+}
+
+static unsigned char *map_memory(uint32_t n)
+{
+    void *memory = mmap(NULL, RING_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (memory == MAP_FAILED)
+        return NULL;
+    (void)madvise(memory, RING_BYTES, MADV_HUGEPAGE);
+    touch_pages(memory, n);
+    return memory;
+}
+
+static bool make_events(struct ag_slots *ring)
+{
+    unsigned made = 0;
+
+    while (made < AG_CREW_SLOTS &&
+           ag_cu.cuEventCreate(&ring->done[made], CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS)
+        made++;
+    if (made == AG_CREW_SLOTS)
+        return true;
+    while (made)
+        (void)ag_cu.cuEventDestroy_v2(ring->done[--made]);
+    return false;
+}
+
+static bool pin(struct ag_slots *ring)
+{
+    if (ag_cu.cuMemHostRegister_v2(ring->memory, RING_BYTES, 0) != CUDA_SUCCESS)
+        return false;
+    if (make_events(ring))
+        return true;
+    (void)ag_cu.cuMemHostUnregister(ring->memory);
+    return false;
+}
+
+struct ag_slots *ag_slots_make(const struct ag_context *context, uint32_t n)
+{
+    struct ag_slots *ring = ag_slots_find(NULL);
+
+    if (!ring || !ag_cu.cuMemHostRegister_v2 || !ag_cu.cuMemHostUnregister)
+        return NULL;
+    if (!ring->memory)
+        ring->memory = map_memory(n);
+    if (!ring->memory || !pin(ring))
+        return NULL;
+    ring->used = ring->finished = 0;
+    ring->stream = NULL;
+    ring->is_broken = false;
+    ring->context = context;
+    return ring;
+}
+
+/* --- using it --- */
+
+CUresult ag_slots_look(struct ag_slots *slots)
+{
+    CUresult result = CUDA_SUCCESS;
+
+    while (slots->finished < slots->used && result == CUDA_SUCCESS) {
+        result = ag_cu.cuEventQuery(ag_slots_event(slots, slots->finished));
+        if (result == CUDA_SUCCESS)
+            slots->finished++;
+    }
+    return result;
+}
+
+void ag_slots_context_gone(const struct ag_context *context)
+{
+    struct ag_slots *ring = ag_slots_find(context);
+
+    if (ring)
+        ring->context = NULL;
+}
+
+bool ag_slots_any(void)
+{
+    for (unsigned i = 0; i < AG_MAX_CONTEXTS; i++) {
+        if (rings[i].memory)
+            return true;
+    }
+    return false;
+}

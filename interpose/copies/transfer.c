@@ -1,0 +1,253 @@
+/* Copies through pinned slots: see transfer.h.
+ *
+ * The pieces go through the slots in turns. To a device, a piece is ready to be moved into its slot
+ * when what was submitted of the slot before is done; the thread that makes the copy submits it to
+ * the program's stream once it has been moved. To the host it is submitted first, and ready when it
+ * has arrived. Only that thread calls the driver, in the order of the pieces, so the copy stands
+ * where the program's call stands in the order of the stream. */
+#include "interpose/copies/transfer.h"
+
+#include <string.h>
+
+#include "interpose/copies/crew.h"
+#include "interpose/copies/move.h"
+#include "interpose/core/base/threads/wait.h"
+#include "interpose/core/driver/driver.h"
+
+struct run {
+    struct ag_crew_job job; /* first: the crew knows only this */
+    const struct ag_transfer *transfer;
+    struct ag_slots *slots;
+    uint64_t first;     /* the use that piece 0 is */
+    uint32_t submitted; /* pieces that the driver has */
+    uint32_t arrived;   /* to the host: those that are in their slots */
+    uint32_t emptied;   /* to the host: those that have left them */
+    struct ag_wait wait;
+};
+
+static size_t pieces_per_row(const struct ag_transfer *transfer)
+{
+    return (transfer->what.width + transfer->piece_bytes - 1) / transfer->piece_bytes;
+}
+
+bool ag_transfer_plan(struct ag_transfer *transfer, uint32_t wanted, size_t least_piece)
+{
+    const struct ag_copied *what = &transfer->what;
+    size_t bytes = what->width * what->height * what->depth;
+    size_t piece = bytes / wanted;
+    size_t n;
+
+    piece = piece > least_piece ? piece : least_piece;
+    transfer->piece_bytes = piece < AG_SLOT_BYTES ? piece : AG_SLOT_BYTES;
+    n = pieces_per_row(transfer);
+    if (n > INT32_MAX / what->height / what->depth)
+        return false;
+    transfer->pieces = (uint32_t)(n * what->height * what->depth);
+    return true;
+}
+
+/* --- pieces --- */
+
+struct piece {
+    uint64_t device;
+    unsigned char *host, *slot;
+    size_t bytes;
+};
+
+static struct piece piece_of(const struct run *run, uint32_t number)
+{
+    const struct ag_transfer *transfer = run->transfer;
+    const struct ag_copied *what = &transfer->what;
+    size_t per_row = pieces_per_row(transfer), row = number / per_row;
+    size_t x = number % per_row * transfer->piece_bytes;
+    size_t y = row % what->height, z = row / what->height;
+    size_t left = what->width - x;
+    uint64_t host = what->host + z * what->host_slice + y * what->host_pitch + x;
+
+    return (struct piece){
+        .device = what->device + z * what->device_slice + y * what->device_pitch + x,
+        .host = (unsigned char *)(uintptr_t)host,
+        .slot = ag_slots_memory(run->slots, run->first + number),
+        .bytes = left < transfer->piece_bytes ? left : transfer->piece_bytes,
+    };
+}
+
+static bool move_in(const struct ag_crew_job *job, uint32_t number)
+{
+    struct piece piece = piece_of((const struct run *)(const void *)job, number);
+
+    if (!ag_move_reach(piece.host, piece.bytes, false))
+        return false;
+    ag_move_bytes(piece.slot, piece.host, piece.bytes);
+    return true;
+}
+
+static bool move_out(const struct ag_crew_job *job, uint32_t number)
+{
+    struct piece piece = piece_of((const struct run *)(const void *)job, number);
+
+    if (!ag_move_reach(piece.host, piece.bytes, true))
+        return false;
+    ag_move_bytes(piece.host, piece.slot, piece.bytes);
+    return true;
+}
+
+/* Has the piece been moved? What is left to the thread of the program's is moved now: where memory
+ * cannot be touched, the fault is that thread's, as natively. */
+static bool is_moved(struct run *run, uint32_t number)
+{
+    enum ag_crew_piece state = ag_crew_piece_of(&run->job, number);
+    struct piece piece;
+
+    if (state != AG_CREW_LEFT)
+        return state == AG_CREW_MOVED;
+    piece = piece_of(run, number);
+    if (run->transfer->what.to_host)
+        memcpy(piece.host, piece.slot, piece.bytes);
+    else
+        memcpy(piece.slot, piece.host, piece.bytes);
+    return true;
+}
+
+/* Gives the driver the next piece. */
+static CUresult submit(struct run *run)
+{
+    uint64_t use = run->first + run->submitted;
+    struct piece piece = piece_of(run, run->submitted);
+    CUstream stream = run->transfer->stream;
+    CUresult result;
+
+    result = run->transfer->what.to_host
+                 ? ag_cu.cuMemcpyDtoHAsync_v2(piece.slot, piece.device, piece.bytes, stream)
+                 : ag_cu.cuMemcpyHtoDAsync_v2(piece.device, piece.slot, piece.bytes, stream);
+    if (result != CUDA_SUCCESS)
+        return result;
+    run->submitted++;
+    run->wait = (struct ag_wait){0};
+    run->slots->used = use + 1;
+    result = ag_cu.cuEventRecord(ag_slots_event(run->slots, use), stream);
+    return result;
+}
+
+/* --- waiting --- */
+
+/* Until the driver is done with the oldest use. */
+static CUresult wait_for_driver(struct run *run)
+{
+    struct ag_slots *slots = run->slots;
+
+    run->wait = (struct ag_wait){0};
+    return ag_cu.cuEventSynchronize(ag_slots_event(slots, slots->finished));
+}
+
+/* Until it is done with all of them, which are of one stream. */
+static CUresult wait_for_last(struct run *run)
+{
+    struct ag_slots *slots = run->slots;
+    CUresult result = ag_cu.cuEventSynchronize(ag_slots_event(slots, slots->used - 1));
+
+    if (result == CUDA_SUCCESS)
+        slots->finished = slots->used;
+    return result;
+}
+
+/* Does a piece while others are under way; else waits for them. */
+static CUresult help_or_wait(struct run *run, bool others_move)
+{
+    if (ag_crew_move_one(&run->job)) {
+        run->wait = (struct ag_wait){0};
+        return CUDA_SUCCESS;
+    }
+    if (!others_move)
+        return wait_for_driver(run);
+    ag_wait_pause(&run->wait);
+    return CUDA_SUCCESS;
+}
+
+static CUresult look_at_driver(struct run *run)
+{
+    CUresult result = ag_slots_look(run->slots);
+
+    return result == CUDA_ERROR_NOT_READY ? CUDA_SUCCESS : result;
+}
+
+/* --- both ways --- */
+
+static uint32_t at_most(uint64_t n, uint32_t most)
+{
+    return n < most ? (uint32_t)n : most;
+}
+
+static CUresult bring_in(struct run *run)
+{
+    uint32_t end = run->job.end, ready;
+    CUresult result = CUDA_SUCCESS;
+
+    while (run->submitted < end && result == CUDA_SUCCESS) {
+        result = look_at_driver(run);
+        if (result != CUDA_SUCCESS)
+            break;
+        ready = at_most(run->slots->finished + AG_CREW_SLOTS - run->first, end);
+        ag_crew_ready(&run->job, ready);
+        if (is_moved(run, run->submitted))
+            result = submit(run);
+        else
+            result = help_or_wait(run, run->submitted < ready);
+    }
+    if (run->transfer->waits && result == CUDA_SUCCESS)
+        result = wait_for_last(run);
+    return result;
+}
+
+static CUresult bring_out(struct run *run)
+{
+    uint32_t end = run->job.end;
+    CUresult result = CUDA_SUCCESS;
+
+    while (run->emptied < end && result == CUDA_SUCCESS) {
+        while (run->submitted < end && run->submitted < run->emptied + AG_CREW_SLOTS &&
+               result == CUDA_SUCCESS)
+            result = submit(run);
+        if (result == CUDA_SUCCESS)
+            result = look_at_driver(run);
+        if (result != CUDA_SUCCESS)
+            break;
+        if (run->slots->finished > run->first)
+            run->arrived = (uint32_t)(run->slots->finished - run->first);
+        ag_crew_ready(&run->job, run->arrived);
+        if (run->emptied < run->arrived && is_moved(run, run->emptied)) {
+            run->emptied++;
+            run->wait = (struct ag_wait){0};
+        } else {
+            result = help_or_wait(run, run->emptied < run->arrived);
+        }
+    }
+    return result;
+}
+
+/* After an error some slots may still be in use, and their events may not tell. */
+static void drain_slots(struct run *run)
+{
+    if (ag_cu.cuStreamSynchronize(run->transfer->stream) == CUDA_SUCCESS)
+        run->slots->finished = run->slots->used;
+    else
+        run->slots->is_broken = true;
+}
+
+CUresult ag_transfer_run(const struct ag_transfer *transfer, struct ag_slots *slots)
+{
+    struct run run = {
+        .job = {.move = transfer->what.to_host ? move_out : move_in, .end = transfer->pieces},
+        .transfer = transfer,
+        .slots = slots,
+        .first = slots->used,
+    };
+    CUresult result;
+
+    ag_crew_open(&run.job, transfer->threads);
+    result = transfer->what.to_host ? bring_out(&run) : bring_in(&run);
+    ag_crew_close(&run.job);
+    if (result != CUDA_SUCCESS)
+        drain_slots(&run);
+    return result;
+}

@@ -1,0 +1,36 @@
+/* One copy between pageable memory and a device, through pinned slots. */
+#ifndef AG_COPIES_TRANSFER_H
+#define AG_COPIES_TRANSFER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "interpose/copies/slots.h"
+#include "interpose/core/driver/abi.h"
+
+/* What is copied: `depth` slices of `height` rows of `width` bytes. */
+struct ag_copied {
+    uint64_t device, host; /* addresses of the first byte */
+    size_t width, height, depth;
+    size_t device_pitch, device_slice, host_pitch, host_slice; /* from one to the next */
+    bool to_host;
+};
+
+struct ag_transfer {
+    struct ag_copied what;
+    CUstream stream; /* as the driver is to get it */
+    bool waits;      /* the call returns when the bytes have arrived */
+    uint32_t threads, pieces;
+    size_t piece_bytes; /* at most AG_SLOT_BYTES */
+};
+
+/* Chooses the size of pieces, of which there are to be at most `wanted` if none is smaller than
+ * `least_piece` or larger than a slot, and counts them. False: they are too many to be counted. */
+bool ag_transfer_plan(struct ag_transfer *transfer, uint32_t wanted, size_t least_piece);
+/* Copies. The caller has claimed the crew, no capture is open, the context of `slots` is current,
+ * and its earlier uses are finished or of the same stream. What the driver refused, or
+ * CUDA_SUCCESS; in any case no thread of ours reads or writes the program's memory any more. */
+CUresult ag_transfer_run(const struct ag_transfer *transfer, struct ag_slots *slots);
+
+#endif

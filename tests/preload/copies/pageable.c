@@ -1,0 +1,582 @@
+/* Copies between the device and memory that is not pinned, of every kind, which the program changes
+ * or looks at as soon as each call returns. Its argument says what it does. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <dirent.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include "tests/common/device.h"
+#include "tests/common/say.h"
+
+#define MIB  ((size_t)1 << 20)
+#define PAGE ((size_t)4096)
+#define MOST (24 * MIB) /* more than all slots of a ring */
+
+static CUcontext context;
+static CUstream blocking, nonblocking;
+
+/* --- bytes --- */
+
+#define PERIOD 65521u /* a prime: no two pieces of a copy have the same bytes */
+
+static unsigned char pattern[2 * PERIOD];
+
+static void make_pattern(void)
+{
+    for (size_t i = 0; i < sizeof(pattern); i++)
+        pattern[i] = (unsigned char)(i % PERIOD * 7 + i % PERIOD / 256 * 13);
+}
+
+/* Where the bytes are that [i, ...) has, up to the end of a period. */
+static const unsigned char *pattern_at(size_t i, unsigned value)
+{
+    return pattern + (i + value * 101u) % PERIOD;
+}
+
+static unsigned char byte_of(size_t i, unsigned value)
+{
+    return *pattern_at(i, value);
+}
+
+static void fill(unsigned char *bytes, size_t n, unsigned value)
+{
+    for (size_t i = 0; i < n; i += PERIOD)
+        memcpy(bytes + i, pattern_at(i, value), n - i < PERIOD ? n - i : PERIOD);
+}
+
+static size_t wrong(const unsigned char *bytes, size_t n, unsigned value)
+{
+    size_t found = 0;
+
+    for (size_t i = 0; i < n; i += PERIOD) {
+        size_t here = n - i < PERIOD ? n - i : PERIOD;
+
+        if (memcmp(bytes + i, pattern_at(i, value), here) != 0)
+            for (size_t k = 0; k < here; k++)
+                found += bytes[i + k] != pattern_at(i, value)[k];
+    }
+    return found;
+}
+
+static void open_device(void)
+{
+    make_pattern();
+    context = device_open();
+    OK(cuStreamCreate(&blocking, CU_STREAM_DEFAULT));
+    OK(cuStreamCreate(&nonblocking, CU_STREAM_NON_BLOCKING));
+}
+
+static void *mapped(size_t bytes, int protection)
+{
+    void *memory = mmap(NULL, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (memory == MAP_FAILED)
+        _exit(99);
+    return memory;
+}
+
+/* A file's pages, which nobody has touched in this mapping. */
+static unsigned char *mapped_file(size_t bytes, unsigned value)
+{
+    int file = memfd_create("source", MFD_CLOEXEC);
+    unsigned char *writes, *reads;
+
+    if (file < 0 || ftruncate(file, (off_t)bytes))
+        _exit(99);
+    writes = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    if (writes == MAP_FAILED)
+        _exit(99);
+    fill(writes, bytes, value);
+    (void)munmap(writes, bytes);
+    reads = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, file, 0);
+    (void)close(file);
+    if (reads == MAP_FAILED)
+        _exit(99);
+    return reads;
+}
+
+/* --- ways to copy --- */
+
+enum { WAITING, ON_LEGACY, ON_BLOCKING, ON_NONBLOCKING, UNIFIED, N_WAYS };
+
+static CUstream stream_of(int way)
+{
+    return way == ON_BLOCKING ? blocking : way == ON_NONBLOCKING ? nonblocking : NULL;
+}
+
+static CUresult copy_in(int way, CUdeviceptr to, const void *from, size_t bytes)
+{
+    if (way == WAITING)
+        return cuMemcpyHtoD(to, from, bytes);
+    if (way == UNIFIED)
+        return cuMemcpy(to, (CUdeviceptr)(uintptr_t)from, bytes);
+    return cuMemcpyHtoDAsync(to, from, bytes, stream_of(way));
+}
+
+static CUresult copy_out(int way, void *to, CUdeviceptr from, size_t bytes)
+{
+    if (way == WAITING)
+        return cuMemcpyDtoH(to, from, bytes);
+    if (way == UNIFIED)
+        return cuMemcpy((CUdeviceptr)(uintptr_t)to, from, bytes);
+    return cuMemcpyDtoHAsync(to, from, bytes, stream_of(way));
+}
+
+/* --- what the program does --- */
+
+/* The source is overwritten when the call has returned; what came is looked at when it has. */
+static void there_and_back(int way, unsigned char *source, unsigned char *target, size_t bytes,
+                       unsigned value, bool writes)
+{
+    CUdeviceptr device;
+
+    OK(cuMemAlloc(&device, bytes + 64));
+    OK(copy_in(way, device + value % 5, source, bytes));
+    if (writes)
+        memset(source, 0xee, bytes);
+    OK(copy_out(way, target, device + value % 5, bytes));
+    say("way %d, %zu bytes: %zu wrong", way, bytes, wrong(target, bytes, value));
+    OK(cuMemFree(device));
+}
+
+static void kinds_up_to(size_t most)
+{
+    static const size_t sizes[] = {1, 63, 4097, 100000, MIB + 3, MOST};
+
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]) && sizes[i] <= most; i++) {
+        size_t bytes = sizes[i];
+        unsigned char *heap = malloc(bytes + 64), *file = mapped_file(bytes, 9);
+
+        for (int way = 0; way < N_WAYS; way++) {
+            unsigned char *source = heap + way, *fresh = mapped(bytes, PROT_READ | PROT_WRITE);
+
+            fill(source, bytes, (unsigned)way);
+            there_and_back(way, source, fresh, bytes, (unsigned)way, true);
+            there_and_back(way, file, source, bytes, 9, false);
+            (void)munmap(fresh, bytes);
+        }
+        (void)munmap(file, bytes);
+        free(heap);
+    }
+}
+
+static void kinds(void)
+{
+    kinds_up_to(MOST);
+}
+
+static void small_kinds(void)
+{
+    kinds_up_to(100000);
+}
+
+/* Long rows with gaps; the gaps are not touched. */
+static void rows(void)
+{
+    enum { WIDTH = 70000, PITCH = 70400, HEIGHT = 5, DEPTH = 3, SLICE = PITCH * (HEIGHT + 1) };
+    unsigned char *host = malloc(SLICE * DEPTH), *back = malloc(SLICE * DEPTH);
+    CUDA_MEMCPY3D in = {.srcMemoryType = CU_MEMORYTYPE_HOST, .srcHost = host, .srcPitch = PITCH,
+                        .srcHeight = HEIGHT + 1, .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                        .dstPitch = WIDTH + 80, .dstHeight = HEIGHT, .WidthInBytes = WIDTH,
+                        .Height = HEIGHT, .Depth = DEPTH};
+    CUDA_MEMCPY3D out = {.dstMemoryType = CU_MEMORYTYPE_HOST, .dstHost = back, .dstPitch = PITCH,
+                         .dstHeight = HEIGHT + 1, .srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                         .srcPitch = WIDTH + 80, .srcHeight = HEIGHT, .WidthInBytes = WIDTH,
+                         .Height = HEIGHT, .Depth = DEPTH};
+    CUDA_MEMCPY2D flat = {.srcMemoryType = CU_MEMORYTYPE_HOST, .srcHost = host, .srcPitch = PITCH,
+                          .srcXInBytes = 16, .srcY = 1, .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                          .dstPitch = WIDTH, .WidthInBytes = WIDTH, .Height = HEIGHT};
+    size_t found = 0, gaps = 0;
+    CUdeviceptr device;
+
+    fill(host, SLICE * DEPTH, 3);
+    memset(back, 0x55, SLICE * DEPTH);
+    OK(cuMemAlloc(&device, (size_t)(WIDTH + 80) * HEIGHT * DEPTH));
+    in.dstDevice = out.srcDevice = flat.dstDevice = device;
+    OK(cuMemcpy3D(&in));
+    OK(cuMemcpy3DAsync(&out, nonblocking));
+    for (size_t i = 0; i < SLICE * DEPTH; i++) {
+        bool inside = i % PITCH < WIDTH && i % SLICE / PITCH < HEIGHT;
+
+        found += inside && back[i] != byte_of(i, 3);
+        gaps += !inside && back[i] != 0x55;
+    }
+    say("box: %zu wrong, %zu written between", found, gaps);
+    OK(cuMemcpy2DAsync(&flat, blocking));
+    memset(host, 0, SLICE * DEPTH);
+    OK(cuMemcpyDtoH(back, device, WIDTH * HEIGHT));
+    found = 0;
+    for (size_t i = 0; i < WIDTH * HEIGHT; i++)
+        found += back[i] != byte_of((i / WIDTH + 1) * PITCH + 16 + i % WIDTH, 3);
+    say("rectangle: %zu wrong", found);
+    OK(cuMemFree(device));
+    free(host);
+    free(back);
+}
+
+/* What the stream does before the copy counts, and what it does after it. */
+static void order(void)
+{
+    enum { N = 400000 };
+    size_t bytes = N * sizeof(uint32_t);
+    uint32_t *host = malloc(bytes);
+    CUdeviceptr device, result;
+    uint32_t found = 0;
+
+    OK(cuMemAlloc(&device, bytes));
+    OK(cuMemAlloc(&result, sizeof(uint32_t)));
+    OK(cuMemsetD32(result, 0, 1));
+    OK(cuCtxSynchronize());
+    for (uint32_t turn = 0; turn < 6; turn++) {
+        CUstream stream = stream_of(ON_LEGACY + (int)turn % 3);
+
+        for (uint32_t i = 0; i < N; i++)
+            host[i] = 1000 * turn + i;
+        launch_fill(stream, device, N, 7);
+        OK(cuMemcpyHtoDAsync(device, host, bytes, stream));
+        memset(host, 0, bytes);
+        launch_check(stream, device, N, 1000 * turn, result);
+        launch_fill(stream, device, N, 5 + turn);
+        OK(cuMemcpyDtoHAsync(host, device, bytes, stream));
+        say("turn %u: %u wrong", turn, wrong_words(host, N, 5 + turn));
+    }
+    OK(cuCtxSynchronize());
+    OK(cuMemcpyDtoH(&found, result, sizeof(found)));
+    say("on the device: %u wrong", found);
+    free(host);
+}
+
+/* --- threads --- */
+
+static void *copy_in_thread(void *number)
+{
+    unsigned value = (unsigned)(uintptr_t)number;
+    size_t bytes = 3 * MIB + value * 1000, found = 0;
+    unsigned char *host = malloc(bytes);
+    CUdeviceptr device;
+    CUstream own;
+
+    OK(cuCtxSetCurrent(context));
+    OK(cuStreamCreate(&own, CU_STREAM_NON_BLOCKING));
+    OK(cuMemAlloc(&device, bytes));
+    for (unsigned turn = 0; turn < 8; turn++) {
+        CUstream stream = turn % 2 ? own : CU_STREAM_PER_THREAD;
+
+        fill(host, bytes, value + turn);
+        OK(cuMemcpyHtoDAsync(device, host, bytes, stream));
+        memset(host, 0, bytes);
+        OK(cuMemcpyDtoHAsync(host, device, bytes, stream));
+        found += wrong(host, bytes, value + turn);
+    }
+    OK(cuMemFree(device));
+    free(host);
+    return (void *)found;
+}
+
+static void threads(void)
+{
+    enum { N = 4 };
+    pthread_t ids[N];
+    size_t found = 0;
+
+    for (uintptr_t i = 0; i < N; i++)
+        CHECK(!pthread_create(&ids[i], NULL, copy_in_thread, (void *)i));
+    for (int i = 0; i < N; i++) {
+        void *result;
+
+        CHECK(!pthread_join(ids[i], &result));
+        found += (size_t)result;
+    }
+    say("threads: %zu wrong", found);
+}
+
+/* --- faults and signals --- */
+
+static unsigned char *closed;
+static pid_t faulting_thread;
+
+static void open_page(int signal)
+{
+    (void)signal;
+    faulting_thread = gettid();
+    (void)mprotect(closed, PAGE, PROT_READ | PROT_WRITE);
+}
+
+/* The fault is the calling thread's, whose handler mends it. */
+static void faults(void)
+{
+    size_t bytes = 4 * MIB;
+    unsigned char *memory = mapped(bytes, PROT_READ | PROT_WRITE);
+    struct sigaction action = {.sa_handler = open_page};
+    CUdeviceptr device;
+
+    (void)sigaction(SIGSEGV, &action, NULL);
+    OK(cuMemAlloc(&device, bytes));
+    fill(memory, bytes, 1);
+    closed = memory + 3 * MIB + 5 * PAGE;
+    (void)mprotect(closed, PAGE, PROT_NONE);
+    OK(cuMemcpyHtoD(device, memory, bytes));
+    say("in: the fault was %s", faulting_thread == getpid() ? "this thread's" : "another's");
+    faulting_thread = 0;
+    memset(memory, 0, bytes);
+    (void)mprotect(closed, PAGE, PROT_READ);
+    OK(cuMemcpyDtoH(memory, device, bytes));
+    say("out: the fault was %s; %zu wrong",
+        faulting_thread == getpid() ? "this thread's" : "another's", wrong(memory, bytes, 1));
+}
+
+static _Atomic unsigned ticks;
+
+static void tick(int signal)
+{
+    (void)signal;
+    atomic_fetch_add(&ticks, 1);
+}
+
+static void signals(void)
+{
+    const struct itimerval every = {{0, 500}, {0, 500}}, none = {{0, 0}, {0, 0}};
+    struct sigaction action = {.sa_handler = tick};
+    sigset_t blocked;
+
+    (void)sigaction(SIGALRM, &action, NULL);
+    (void)setitimer(ITIMER_REAL, &every, NULL);
+    threads();
+    small_kinds();
+    (void)setitimer(ITIMER_REAL, &none, NULL);
+    CHECK(!pthread_sigmask(SIG_BLOCK, NULL, &blocked));
+    say("signals come: %d; they are blocked: %d", atomic_load(&ticks) > 0,
+        sigismember(&blocked, SIGALRM));
+}
+
+static void *copy_until_cancelled(void *unused)
+{
+    size_t bytes = 2 * MIB;
+    unsigned char *host = malloc(bytes);
+    CUdeviceptr device;
+
+    OK(cuCtxSetCurrent(context));
+    OK(cuMemAlloc(&device, bytes));
+    for (;;) {
+        OK(cuMemcpyHtoD(device, host, bytes));
+        pthread_testcancel();
+    }
+    return unused;
+}
+
+/* A thread that is cancelled leaves nothing behind that the next one would wait for. */
+static void cancelled(void)
+{
+    for (int i = 0; i < 5; i++) {
+        pthread_t thread;
+        void *result;
+
+        CHECK(!pthread_create(&thread, NULL, copy_until_cancelled, NULL));
+        (void)usleep(3000);
+        CHECK(!pthread_cancel(thread));
+        CHECK(!pthread_join(thread, &result));
+        say("cancelled: %d", result == PTHREAD_CANCELED);
+    }
+    small_kinds();
+}
+
+/* --- contexts, captures, processes --- */
+
+static void contexts(void)
+{
+    size_t bytes = 4 * MIB;
+    unsigned char *host = malloc(bytes);
+    CUdeviceptr device;
+
+    for (unsigned turn = 0; turn < 4; turn++) {
+        CUcontext other;
+
+        OK(cuCtxCreate(&other, NULL, 0, 0));
+        OK(cuMemAlloc(&device, bytes));
+        fill(host, bytes, turn);
+        OK(cuMemcpyHtoD(device, host, bytes));
+        memset(host, 0, bytes);
+        OK(cuMemcpyDtoH(host, device, bytes));
+        say("context %u: %zu wrong", turn, wrong(host, bytes, turn));
+        /* The memory is known to the driver no more: it is not pinned, and may be copied. */
+        OK(cuMemcpyHtoDAsync(device, host, bytes, NULL));
+        OK(cuCtxDestroy(other));
+    }
+    OK(cuDevicePrimaryCtxReset(0));
+    open_device();
+    small_kinds();
+}
+
+/* Natively a copy on a stream that captures is a node of its graph. */
+static void captures(void)
+{
+    size_t bytes = 2 * MIB;
+    unsigned char *host = malloc(bytes), *pinned;
+    CUgraphExec exec;
+    CUdeviceptr device;
+    CUgraph graph;
+
+    OK(cuMemAllocHost((void **)&pinned, bytes));
+    OK(cuMemAlloc(&device, bytes));
+    OK(cuStreamBeginCapture(nonblocking, CU_STREAM_CAPTURE_MODE_RELAXED));
+    fill(host, bytes, 1);
+    OK(cuMemcpyHtoDAsync(device, host, bytes, nonblocking));
+    SAY_CODE("another stream meanwhile", cuMemcpyHtoDAsync(device, host, bytes, blocking));
+    OK(cuStreamEndCapture(nonblocking, &graph));
+    OK(cuStreamSynchronize(blocking));
+    OK(cuGraphInstantiate(&exec, graph, 0));
+    fill(host, bytes, 2);
+    OK(cuGraphLaunch(exec, nonblocking));
+    OK(cuStreamSynchronize(nonblocking));
+    OK(cuMemcpyDtoH(pinned, device, bytes));
+    say("captured: %zu wrong", wrong(pinned, bytes, 2));
+}
+
+/* A kernel waits for what the program does after copies on its stream, and on others. */
+static void behind(void)
+{
+    size_t bytes = MOST;
+    unsigned char *host = malloc(bytes);
+    _Atomic uint32_t *flag;
+    CUdeviceptr device;
+
+    OK(cuMemAllocHost((void **)&flag, sizeof(*flag)));
+    OK(cuMemAlloc(&device, bytes));
+    for (unsigned turn = 0; turn < 3; turn++) {
+        atomic_store(flag, 0);
+        launch_spin(blocking, flag);
+        for (unsigned i = 0; i < 3; i++) {
+            fill(host, bytes, turn + i);
+            OK(cuMemcpyHtoDAsync(device, host, bytes / (i + 1), blocking));
+        }
+        OK(cuMemcpyHtoDAsync(device, host, bytes / 8, blocking));
+        fill(host, bytes / 2, turn);
+        OK(cuMemcpyHtoDAsync(device + bytes / 2, host, bytes / 2, nonblocking));
+        OK(cuMemcpyDtoHAsync(host, device + bytes / 2, bytes / 2, nonblocking));
+        say("beside it: %zu wrong", wrong(host, bytes / 2, turn));
+        atomic_store(flag, 1);
+        OK(cuStreamSynchronize(blocking));
+        OK(cuMemcpyDtoH(host, device, bytes / 3));
+        say("behind it: %zu wrong", wrong(host, bytes / 3, turn + 2));
+    }
+}
+
+static void forks(void)
+{
+    unsigned char host[PAGE];
+    CUdeviceptr device;
+    pid_t child;
+
+    small_kinds();
+    OK(cuMemAlloc(&device, PAGE));
+    child = fork();
+    if (!child) {
+        SAY_CODE("in the child", cuMemcpyHtoD(device, host, PAGE));
+        _exit(7);
+    }
+    say_child(child);
+    OK(cuMemcpyHtoD(device, host, PAGE));
+    small_kinds();
+}
+
+/* A context whose work has failed tells so in each call. */
+static void errors(void)
+{
+    size_t bytes = 2 * MIB;
+    unsigned char *host = malloc(bytes);
+    CUdeviceptr device;
+
+    OK(cuMemAlloc(&device, bytes));
+    OK(cuMemcpyHtoD(device, host, bytes));
+    SAY_CODE("more than there is", cuMemcpyHtoD(device + MIB, host, bytes));
+    SAY_CODE("from no memory", cuMemcpyHtoD(device, NULL, bytes));
+    SAY_CODE("to no memory", cuMemcpyDtoH(host, device + 64 * MIB, bytes));
+    SAY_CODE("no stream", cuMemcpyHtoDAsync(device, host, bytes, (CUstream)(uintptr_t)0x1234560));
+    SAY_CODE("the other way", cuMemcpyHtoD((CUdeviceptr)(uintptr_t)host, host, bytes));
+    OK(cuMemcpyDtoH(host, device, bytes));
+}
+
+/* --- what a process has that copies little --- */
+
+static unsigned threads_named(const char *name)
+{
+    DIR *folder = opendir("/proc/self/task");
+    struct dirent *entry;
+    unsigned found = 0;
+
+    while (folder && (entry = readdir(folder))) {
+        char path[300], text[32] = "";
+        FILE *file;
+
+        snprintf(path, sizeof(path), "/proc/self/task/%s/comm", entry->d_name);
+        file = fopen(path, "r");
+        if (file && fgets(text, sizeof(text), file))
+            found += !strncmp(text, name, strlen(name));
+        if (file)
+            (void)fclose(file);
+    }
+    if (folder)
+        (void)closedir(folder);
+    return found;
+}
+
+static void copy_times(unsigned n, size_t bytes)
+{
+    unsigned char *host = malloc(bytes);
+    size_t found = 0;
+    CUdeviceptr device;
+
+    OK(cuMemAlloc(&device, bytes));
+    for (unsigned i = 0; i < n; i++) {
+        fill(host, bytes, i);
+        OK(cuMemcpyHtoD(device, host, bytes));
+        memset(host, 0, bytes);
+        OK(cuMemcpyDtoH(host, device, bytes));
+        found += wrong(host, bytes, i);
+    }
+    say("%u copies of %zu bytes: %zu wrong; threads of ours: %u, registered: %lu", 2 * n, bytes,
+        found, threads_named("allograft-copy"), sim_calls("cuMemHostRegister_v2"));
+    OK(cuMemFree(device));
+    free(host);
+}
+
+static void little(void)
+{
+    copy_times(20, MIB - 1);
+    copy_times(1, 16 * MIB);
+}
+
+static void much(void)
+{
+    copy_times(2, 160 * MIB);
+}
+
+static const struct {
+    const char *name;
+    void (*run)(void);
+} parts[] = {
+    {"kinds", kinds},     {"rows", rows},           {"order", order},       {"threads", threads},
+    {"faults", faults},   {"signals", signals},     {"cancelled", cancelled}, {"contexts", contexts},
+    {"captures", captures}, {"behind", behind},     {"forks", forks},       {"errors", errors},
+    {"little", little},   {"much", much},
+};
+
+int main(int argc, char **argv)
+{
+    open_device();
+    for (size_t i = 0; argc == 2 && i < sizeof(parts) / sizeof(parts[0]); i++) {
+        if (!strcmp(argv[1], parts[i].name)) {
+            parts[i].run();
+            return 0;
+        }
+    }
+    return 97;
+}

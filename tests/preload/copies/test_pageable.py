@@ -1,0 +1,103 @@
+# Pageable memory that threads of ours copy: the same bytes, and each call returns when it may.
+
+import mmap
+import unittest
+
+from harness import SEEDS, Case, main, preloaded, program
+
+SMALLEST = {'ALLOGRAFT_COPY': 'auto', 'ALLOGRAFT_COPY_FROM': '1', 'ALLOGRAFT_COPY_THREADS': '3'}
+VARIANTS = [SMALLEST,
+            dict(SMALLEST, ALLOGRAFT_POLICY='pool', ALLOGRAFT_COPY_THREADS='8'),
+            dict(SMALLEST, ALLOGRAFT_POLICY='native', ALLOGRAFT_COPY_FROM='100000'),
+            dict(SMALLEST, ALLOGRAFT_POLICY='managed'),
+            dict(SMALLEST, ALLOGRAFT_WAITS='1'),
+            dict(SMALLEST, ALLOGRAFT_GRAPH='all', ALLOGRAFT_GRAPH_WARMUP='1')]
+AUTO = {'ALLOGRAFT_COPY': 'auto', 'ALLOGRAFT_COPY_THREADS': '3'}
+
+
+
+def can_reach():
+    """Does the kernel get pages without a fault (Linux 5.14; no emulator does)? Else the copies are the driver's."""
+    try:
+        mmap.mmap(-1, mmap.PAGESIZE).madvise(22)
+    except OSError:
+        return False
+    return True
+
+
+REACHES = can_reach()
+
+
+class Pageable(Case):
+    def crewed(self, part, least=1, **more):
+        """The program does the same under each variant, and in the first one the crew made so many copies."""
+        results = self.same([program('preload_pageable'), part], variants=VARIANTS, **more)
+        for variant, result in results:
+            if variant == SMALLEST and REACHES:
+                self.assertGreaterEqual(result.report()['copies']['crew'], least)
+        return results
+
+    def test_kinds_of_memory(self):
+        self.crewed('kinds', 60)
+
+    def test_long_rows(self):
+        self.crewed('rows', 3)
+
+    def test_order_on_streams(self):
+        self.crewed('order', 6, seeds=SEEDS)
+
+    def test_threads(self):
+        self.crewed('threads', seeds=SEEDS)
+
+    def test_a_fault_is_the_calling_threads(self):
+        self.crewed('faults', 2)
+
+    def test_signals_come_and_are_not_lost(self):
+        self.crewed('signals', 40)
+
+    def test_a_thread_is_cancelled(self):
+        self.crewed('cancelled', 40)
+
+    def test_contexts_end(self):
+        self.crewed('contexts', 40)
+
+    def test_captures(self):
+        self.same([program('preload_pageable'), 'captures'], variants=VARIANTS)
+
+    def test_behind_a_kernel_that_waits_for_the_program(self):
+        self.crewed('behind', 3, seeds=SEEDS)
+
+    def test_a_forked_child(self):
+        results = self.same([program('preload_pageable'), 'forks'], variants=VARIANTS, quiet=False)
+        self.assertTrue(results)
+
+    def test_errors_are_the_drivers(self):
+        self.crewed('errors', 2)
+
+    def shown(self, part, **settings):
+        result = preloaded([program('preload_pageable'), part], dict(AUTO, **settings))
+        self.assertEqual((result.status, result.err), (0, ''))
+        return result.out, result.report()['copies']
+
+    def test_a_process_that_copies_little_has_nothing_of_ours(self):
+        out, copies = self.shown('little')
+        self.assertEqual(out, '40 copies of 1048575 bytes: 0 wrong; threads of ours: 0, registered: 0\n'
+                              '2 copies of 16777216 bytes: 0 wrong; threads of ours: 0, registered: 0\n')
+        self.assertEqual(sum(copies.values()), 0)
+
+    @unittest.skipUnless(REACHES, 'an older kernel')
+    def test_one_that_copies_much(self):
+        out, copies = self.shown('much')
+        self.assertEqual(out, '4 copies of 167772160 bytes: 0 wrong; threads of ours: 2, registered: 1\n')
+        self.assertGreaterEqual(copies['crew'], 2)
+        self.assertEqual(sum(copies[key] for key in ('crew', 'slower', 'timed')), 4)
+
+    def test_a_device_that_reads_the_hosts_memory(self):
+        for attribute in ('18', '100'):  # it is integrated; it uses the host's page tables
+            out, copies = self.shown('much', SIM_ATTRIBUTES=attribute + '=1')
+            self.assertIn('threads of ours: 0', out)
+            self.assertEqual(copies['crew'], 0)
+
+
+if __name__ == '__main__':
+    main()
