@@ -174,6 +174,13 @@ static bool sync_memops(const struct sim_span *span)
     return block && block->sync_memops;
 }
 
+/* Is it of memory, or made in a context, of which synchronous calls are to wait for all of the copy?
+ */
+static bool is_to_wait(CUcontext ctx, const struct sim_copy *copy)
+{
+    return ctx->flags & CU_CTX_SYNC_MEMOPS || sync_memops(&copy->src) || sync_memops(&copy->dst);
+}
+
 /* Does the host wait for the copy? Between device memories not even the synchronous calls do. */
 static bool host_waits(CUcontext ctx, const struct sim_copy *copy, enum side src, enum side dst,
                        bool async)
@@ -185,10 +192,9 @@ static bool host_waits(CUcontext ctx, const struct sim_copy *copy, enum side src
     if (async)
         return dst == SIDE_PAGEABLE || (src == SIDE_PAGEABLE && host_to_host);
     if (src == SIDE_PAGEABLE && dst == SIDE_DEVICE)
-        return false; /* staged: the last leg may still be on its way */
+        return is_to_wait(ctx, copy); /* staged: the last leg may still be on its way */
     if (src == SIDE_DEVICE && dst == SIDE_DEVICE)
-        return ctx->flags & CU_CTX_SYNC_MEMOPS || sync_memops(&copy->src) ||
-               sync_memops(&copy->dst);
+        return is_to_wait(ctx, copy);
     return true;
 }
 

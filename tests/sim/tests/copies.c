@@ -38,6 +38,28 @@ static void test_late_arrival(void)
     OK(cuMemFreeHost(seen));
 }
 
+/* Of memory with SYNC_MEMOPS the bytes are there when the synchronous call returns. */
+static void test_no_late_arrival(void)
+{
+    unsigned *seen, plain[16] = {7}, on = 1;
+    CUdeviceptr p;
+
+    OK(cuMemAllocHost((void **)&seen, 64));
+    OK(cuMemAlloc(&p, 64));
+    OK(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, p));
+    for (int i = 0; i < 60; i++) {
+        OK(launch(test.fill, NULL, p, 16, 1));
+        OK(cuCtxSynchronize());
+        OK(cuMemcpyHtoD(p, plain, 64));
+        OK(cuMemcpyDtoHAsync(seen, p, 4, stream));
+        OK(cuStreamSynchronize(stream));
+        CHECK(*seen == 7);
+    }
+    OK(cuCtxSynchronize());
+    OK(cuMemFree(p));
+    OK(cuMemFreeHost(seen));
+}
+
 static void test_unified(void)
 {
     unsigned from[16], to[16];
@@ -167,6 +189,7 @@ int main(void)
     test_open(&test, 0);
     OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     test_late_arrival();
+    test_no_late_arrival();
     test_unified();
     test_boxes();
     CHECK(sim_violations() == 0);
