@@ -16,14 +16,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* ---- lookups.c: the way to the driver ---- */
+/* ---- driver/lookups.c: the way to the driver ---- */
 
 enum lookup { LOOKUP_LINKED, LOOKUP_DLSYM, LOOKUP_GET_PROC, N_LOOKUPS };
 
 #define PLAIN(symbol, base, version)                    __typeof__(symbol) *symbol;
 #define TWIN(symbol, base, version, twin, twin_version) __typeof__(symbol) *symbol;
 struct diff_driver {
-#include "lookups.def"
+#include "driver/lookups.def"
 };
 #undef PLAIN
 #undef TWIN
@@ -60,6 +60,7 @@ struct traits {
     bool shares;   /* others get at its memory (op_share.c) */
     bool batches;  /* copies by batches; the host looks by those alone, or for the most part */
     bool idles;    /* pauses, and kernels, that are longer than anything waits (op_idle) */
+    bool pageable; /* copies from and to the host's memory of every kind (op_host.c) */
     bool boxes;    /* copies of rectangles and boxes, and what the driver refuses (op_box.c) */
     bool deep;     /* launches that need memory of the card (op_map.c) */
     unsigned n_bystanders; /* streams that are created at the start and never used */
@@ -68,6 +69,8 @@ struct traits {
 void traits_of(uint64_t seed, unsigned n_threads, bool ipc, struct traits *ret_traits);
 /* The same program, but most of it comes in iterations. */
 void traits_with_iterations(struct traits *traits);
+/* Likewise, but that it copies from and to the host's memory all the time. */
+void traits_with_pageable(struct traits *traits);
 /* Does this seed's program rely on nothing but the order on the device? Then even frees that are
  * forced never to wait (ALLOGRAFT_FREE=ordered) may not change it. A free while a capture is open
  * keeps no order under that setting. */
@@ -307,7 +310,7 @@ CUresult room_launched(struct world *w, CUresult result, unsigned context, size_
 #define ROOM_TO_LAUNCH(w, context, more, call) \
     (room_refused(w) ? CUDA_ERROR_OUT_OF_MEMORY : room_launched(w, call, context, more))
 
-/* ---- kernels.c ---- */
+/* ---- driver/kernels.c ---- */
 
 /* What KERNEL_FILL writes for a value. */
 uint32_t fill_word(uint32_t value);
@@ -353,6 +356,8 @@ bool op_host_read(struct world *w);
 bool op_host_write(struct world *w);
 bool op_host_function(struct world *w);
 bool op_mark(struct world *w);
+/* Where calls without a stream argument go; MAX_STREAMS when it may not be used now. */
+unsigned default_stream(struct world *w);
 /* An operation on the stream has written dst and read src; either may be NULL. */
 void used_both(struct world *w, unsigned stream, struct buffer *dst, struct buffer *src);
 bool host_side(const struct buffer *buffer);
@@ -407,6 +412,17 @@ bool op_batch(struct world *w);
 bool op_batch_and_free(struct world *w);
 /* p: 32 bytes of the device. */
 bool op_batch_in_capture(struct world *w, unsigned stream, CUdeviceptr p);
+
+/* ---- op_host.c ---- */
+enum host_way { HOST_UP, HOST_DOWN, HOST_THERE_AND_BACK };
+/* One copy to the buffer, from it, or both, of everything that `value` decides. may_pin: the memory
+ * of the host may be pinned, and is freed at the end, which waits. */
+bool host_copy(struct world *w, unsigned stream, struct buffer *buffer, enum host_way way,
+               bool async, bool may_pin, uint64_t value);
+/* Of a buffer that the stream may use, but that one, by a call that waits for nothing but the
+ * stream, if at all. */
+bool host_copy_beside(struct world *w, unsigned stream, bool up, const struct buffer *but);
+bool op_host_copy(struct world *w);
 
 /* ---- op_share.c ---- */
 bool op_share(struct world *w);
@@ -474,6 +490,7 @@ enum step_kind {
     STEP_HOST,
     STEP_BOX,
     STEP_REFUSED, /* in some iterations */
+    STEP_PAGEABLE,
     STEP_RECORD,
     STEP_TEMPORARY, /* stream-ordered memory for the length of the step */
     STEP_NATIVE,    /* cuMemAlloc and cuMemFree */

@@ -182,6 +182,7 @@ class Runner:
     def command(self, *more):
         options = ['--threads', str(self.args.threads)] + (['--ipc'] if self.args.ipc else [])
         options += ['--iterations'] if self.args.iterations else []
+        options += ['--pageable'] if self.args.pageable else []
         if self.args.lookup:
             options += ['--lookup', self.args.lookup]
         return [self.args.program] + options + list(more)
@@ -323,6 +324,7 @@ class Runner:
     def replay_options(self):
         text = '--threads %d ' % self.args.threads if self.args.threads > 1 else ''
         text += '--iterations ' if self.args.iterations else ''
+        text += '--pageable ' if self.args.pageable else ''
         return text + ('--ipc ' if self.args.ipc else '')
 
 
@@ -365,6 +367,8 @@ def read_arguments(words):
     parser.add_argument('--threads', type=int, default=1, help='host threads of each program')
     parser.add_argument('--ipc', action='store_true', help='programs with a second process')
     parser.add_argument('--iterations', action='store_true', help='programs that go round in loops')
+    parser.add_argument('--pageable', action='store_true',
+                        help="programs that copy from and to the host's memory all the time")
     parser.add_argument('--need', help='counters of the reports, with commas: each was counted')
     parser.add_argument('--none', help='counters of the reports, with commas: none was counted')
     parser.add_argument('--lookup', help='linked, dlsym or get-proc; else as the seed says')

@@ -215,11 +215,16 @@ unsigned pick_nonblocking(struct world *w, unsigned context, unsigned but)
 }
 
 /* What may be done natively while work is held up: nothing that waits for it. */
-static void while_held(struct world *w, unsigned held, unsigned free_stream, CUevent event)
+static void while_held(struct world *w, unsigned held, unsigned free_stream, CUevent event,
+                       const struct buffer *flag)
 {
     size_t free_bytes, total_bytes;
 
     for (unsigned i = 1 + draw(w, 4); i; i--) {
+        if (w->traits->pageable && chance(w, 40)) {
+            (void)host_copy_beside(w, free_stream, chance(w, 60), flag);
+            continue;
+        }
         switch (draw(w, 4)) {
         case 0:
             (void)op_alloc(w);
@@ -267,7 +272,7 @@ bool op_hold(struct world *w)
             cu.cuStreamWaitValue32_v2(stream_handle(w, held), flag->p, 1, CU_STREAM_WAIT_VALUE_GEQ),
             "hold s%u", held)) {
         stream_submit(w, held, &stamp);
-        while_held(w, held, other, event);
+        while_held(w, held, other, event, flag);
         (void)did(w, cu.cuStreamWriteValue32_v2(stream_handle(w, other), flag->p, 1, 0),
                   "let go by s%u", other);
     }
@@ -301,7 +306,7 @@ bool op_spin(struct world *w)
     (void)cu.cuMemHostGetDevicePointer_v2(&p, pinned, 0);
     if (did(w, launch_spin(w, held, p), "spin s%u", held)) {
         stream_submit(w, held, &stamp);
-        while_held(w, held, other, event);
+        while_held(w, held, other, event, NULL);
     }
     __atomic_store_n(flag, 1, __ATOMIC_RELEASE);
     stream_pending(w, held, &stamp);

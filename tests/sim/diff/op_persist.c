@@ -144,6 +144,12 @@ static void meanwhile(struct world *w, const struct pair *pair)
 {
     struct buffer *buffer;
 
+    if (w->traits->pageable && chance(w, 40)) {
+        /* Behind the kernel, too: a copy of pageable memory to the device waits for nothing (R429). */
+        bool up = chance(w, 65);
+        (void)host_copy_beside(w, up && chance(w, 60) ? pair->held : pair->other, up, pair->word);
+        return;
+    }
     switch (draw(w, 5)) {
     case 0:
         w->next_stream = pair->other;
@@ -223,7 +229,8 @@ bool op_persist(struct world *w)
     buffer_used(w, pair.word, pair.held, &stamp, false);
     if (chance(w, 30) && w->traits->late)
         make_other(w, &pair);
-    for (unsigned n = draw(w, 4); n; n--)
+    /* More copies than anybody has slots for them. */
+    for (unsigned n = draw(w, w->traits->pageable && chance(w, 30) ? 16 : 4); n; n--)
         meanwhile(w, &pair);
     set_word(w, &pair);
     if (chance(w, 70))

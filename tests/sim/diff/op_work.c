@@ -20,8 +20,7 @@ bool host_alone(const struct buffer *buffer)
     return buffer->kind == BUFFER_VARIABLE || buffer->kind == BUFFER_PAGEABLE;
 }
 
-/* Where calls without a stream argument go; MAX_STREAMS when it may not be used now. */
-static unsigned default_stream(struct world *w)
+unsigned default_stream(struct world *w)
 {
     unsigned stream =
         w->traits->per_thread ? w->contexts[w->current].per_thread : w->contexts[w->current].legacy;

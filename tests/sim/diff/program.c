@@ -103,6 +103,11 @@ void traits_with_iterations(struct traits *traits)
         traits->visible_at = 0;
 }
 
+void traits_with_pageable(struct traits *traits)
+{
+    traits->pageable = true;
+}
+
 /* ---- operations ---- */
 
 static const struct {
@@ -157,6 +162,8 @@ void one_operation(struct world *w)
     if (w->traits->maps && !w->submits_nothing && chance(w, 15) && op_map_any(w))
         return;
     if (w->traits->boxes && !w->submits_nothing && !w->capture.open && chance(w, 8) && op_box(w))
+        return;
+    if (w->traits->pageable && !w->submits_nothing && chance(w, 25) && op_host_copy(w))
         return;
     if (w->traits->shares && !w->submits_nothing && !w->capture.open && chance(w, 6) && op_share(w))
         return;

@@ -42,6 +42,8 @@ void step_draw(struct world *w, const struct loop *loop, struct step *ret_step)
         ret_step->other = ret_step->src;
     if (w->traits->boxes && chance(w, 25))
         ret_step->kind = chance(w, 60) ? STEP_BOX : STEP_REFUSED;
+    if (w->traits->pageable && chance(w, 25))
+        ret_step->kind = STEP_PAGEABLE;
 }
 
 static uint32_t varied(uint32_t value, enum vary how, unsigned iteration)
@@ -251,6 +253,15 @@ bool bring_behind(struct world *w, struct loop *loop, unsigned stream, const str
 
 /* ---- one of them ---- */
 
+static void do_pageable(struct world *w, const struct step *step, unsigned stream,
+                        struct buffer *dst, unsigned iteration)
+{
+    uint32_t value = varied(step->value, step->varies, iteration);
+    bool async = stream != default_stream(w) || step->width % 2;
+
+    (void)host_copy(w, stream, dst, (enum host_way)(step->value % 3), async, false, value);
+}
+
 static bool needs_source(const struct step *step)
 {
     return step->kind == STEP_KERNEL || step->kind == STEP_COPY || step->kind == STEP_COPY_ROWS ||
@@ -354,6 +365,10 @@ void step_do(struct world *w, struct loop *loop, struct step *step, unsigned ite
     }
     if (step->kind == STEP_BOX || step->kind == STEP_REFUSED) {
         do_box(w, step, stream, dst, src, iteration);
+        return;
+    }
+    if (step->kind == STEP_PAGEABLE) {
+        do_pageable(w, step, stream, dst, iteration);
         return;
     }
     n = step->kind == STEP_KERNEL && step->kernel == KERNEL_HASH
