@@ -214,6 +214,8 @@ struct sim_copy {
     unsigned char *staged; /* owned: bytes of a pageable source, taken when the call was made */
     bool reads_late;       /* a pageable source is read when the copy runs */
     bool of_batch;
+    bool host_waits_here; /* for a copy to pageable memory, which a fault of its thread is about */
+    bool is_gone;         /* that memory was not there, or not to be written */
     CUDA_MEMCPY3D as_asked;
 };
 

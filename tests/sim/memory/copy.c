@@ -78,9 +78,11 @@ static bool move_host(const struct sim_op *op, void *to, uint64_t from, size_t b
 {
     struct iovec local = {to, bytes}, remote = {(void *)(uintptr_t)from, bytes};
 
-    if (process_vm_readv(getpid(), &local, 1, &remote, 1, 0) == (ssize_t)bytes)
+    ssize_t n = process_vm_readv(getpid(), &local, 1, &remote, 1, 0);
+
+    if (n == (ssize_t)bytes)
         return true;
-    if (errno != EFAULT) {
+    if (n < 0 && errno != EFAULT) { /* the system does not let us */
         memcpy(to, (const void *)(uintptr_t)from, bytes);
         return true;
     }
@@ -88,15 +90,21 @@ static bool move_host(const struct sim_op *op, void *to, uint64_t from, size_t b
     return false;
 }
 
-static bool put_host(const struct sim_op *op, uint64_t to, void *from, size_t bytes)
+static bool put_host(struct sim_op *op, uint64_t to, void *from, size_t bytes)
 {
     struct iovec local = {from, bytes}, remote = {(void *)(uintptr_t)to, bytes};
 
-    if (process_vm_writev(getpid(), &local, 1, &remote, 1, 0) == (ssize_t)bytes)
+    ssize_t n = process_vm_writev(getpid(), &local, 1, &remote, 1, 0);
+
+    if (n == (ssize_t)bytes)
         return true;
-    if (errno != EFAULT) {
+    if (n < 0 && errno != EFAULT) {
         memcpy((void *)(uintptr_t)to, from, bytes);
         return true;
+    }
+    if (op->work.u.copy.host_waits_here) {
+        op->work.u.copy.is_gone = true;
+        return false;
     }
     sim_violation(op, to, bytes, NULL, "a copy reads or writes host memory that is gone");
     return false;
@@ -165,6 +173,23 @@ static void stage(struct sim_copy *copy)
                    (const void *)(uintptr_t)(copy->src.address + z * copy->src.slice +
                                              y * copy->src.pitch),
                    copy->width);
+}
+
+/* The bytes cannot be written: a fault of the thread that called, as where the source cannot be read
+ * (stage), and as by memcpy. Its handler may see to it that they can. */
+static void write_here(struct sim_op *op)
+{
+    struct sim_copy *copy = &op->work.u.copy;
+
+    while (copy->is_gone) {
+        copy->is_gone = false;
+        for (size_t z = 0; z < copy->depth; z++)
+            for (size_t y = 0; y < copy->height; y++)
+                memset((void *)(uintptr_t)(copy->dst.address + z * copy->dst.slice +
+                                           y * copy->dst.pitch),
+                       0, copy->width);
+        sim_run_copy(op);
+    }
 }
 
 static bool sync_memops(const struct sim_span *span)
@@ -242,9 +267,12 @@ CUresult sim_copy_submit(CUstream handle, CUcontext ctx, struct sim_copy *copy, 
     }
     bool wait = host_waits(ctx, copy, src, dst, async);
     struct sim_op *op = NULL;
+    work.u.copy.host_waits_here = wait && dst == SIDE_PAGEABLE;
     sim_enqueue(stream, &work, NULL, &op);
-    if (wait)
+    if (wait) {
         sim_wait(op);
+        write_here(op);
+    }
     sim_op_unref(op);
     return wait ? ctx->fault : CUDA_SUCCESS;
 }
