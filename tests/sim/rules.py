@@ -3,14 +3,17 @@
 
 rules.py RULES.md --program sim_truth   runs the program (on the simulation: see its environment in
                                         tests/sim/tests/meson.build) and compares its lines
-rules.py RULES.md --output gpu.txt      compares lines that were written down elsewhere, on a GPU
-rules.py RULES.md ... --write           takes the answers over into the table
+rules.py RULES.md --output gpu.txt      compares lines that were written down elsewhere, on a GPU; what none had
+                                        answered before is told, and is no difference
+rules.py RULES.md ... --write           takes the answers over into the table, and rows that a GPU
+                                        answers for the first time into the upper one
 """
 import argparse
 import re
 import subprocess
 import sys
 
+UNANSWERED = '## What no GPU has answered yet'
 ROW = re.compile(r'^\| (R\d+) \| (.*?) \| (.*?) \| (.*?) \|$')
 LINE = re.compile(r'^(R\d+) (.*?): (.*)$')
 
@@ -31,6 +34,38 @@ def table(path):
     with open(path, encoding='utf-8') as file:
         rows = [ROW.match(line.rstrip('\n')) for line in file]
     return {row[1]: (row[2], row[3], row[4]) for row in rows if row}
+
+
+def unanswered(path):
+    """The rules of the table of guesses."""
+    with open(path, encoding='utf-8') as file:
+        _, _, after = file.read().partition(UNANSWERED + '\n')
+    rows = [ROW.match(line) for line in after.partition('\n## ')[0].splitlines()]
+    return [row[1] for row in rows if row]
+
+
+def first_answers(path, found):
+    """What a GPU answers for the first time, and whether as the simulation does."""
+    rules = table(path)
+    for rule in unanswered(path):
+        if rule in found:
+            question, answer, _ = rules[rule]
+            differs = found[rule][1] != answer
+            yield f'{rule} {question}: {found[rule][1]}' + f'\n     the simulation: {answer}' * differs
+
+
+def move_answered(path, found):
+    """The rows go behind the last one that a GPU had answered; those of what is still open stay."""
+    answered = [rule for rule in unanswered(path) if rule in found]
+    with open(path, encoding='utf-8') as file:
+        lines = file.read().splitlines()
+    moved = [line for line in lines if (row := ROW.match(line)) and row[1] in answered]
+    lines = [line for line in lines if line not in moved]
+    end = lines.index(UNANSWERED)
+    last = max(i for i in range(end) if ROW.match(lines[i]))
+    lines[last + 1:last + 1] = moved
+    with open(path, 'w', encoding='utf-8') as file:
+        file.write('\n'.join(lines) + '\n')
 
 
 def differences(rules, found, partial):
@@ -71,10 +106,20 @@ def main():
         with open(options.output, encoding='utf-8') as file:
             text = file.read()
     found, complaints = answers(text)
+    first = list(first_answers(options.rules, found)) if options.output else []
     if options.write:
         write(options.rules, found)
-    wrong = list(differences(table(options.rules), found, options.partial)) + complaints
-    print('\n'.join(wrong) if wrong else f'{len(found)} rules answered as the table says')
+        if options.output:
+            move_answered(options.rules, found)
+    guesses = unanswered(options.rules) if options.output else []
+    wrong = list(differences({rule: row for rule, row in table(options.rules).items() if rule not in guesses},
+                             {rule: row for rule, row in found.items() if rule not in guesses}, options.partial))
+    wrong += complaints
+    print('\n'.join(wrong) if wrong else f'{len(found)} rules answered as the table says' + (
+        f', {len(first)} of them asked for the first time, '
+        f'{sum("the simulation:" in one for one in first)} otherwise than the simulation' if first else ''))
+    if first:
+        print('\n'.join(['answered for the first time, to be taken over by --write:'] + first))
     return 1 if wrong else 0
 
 

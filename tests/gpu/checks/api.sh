@@ -5,7 +5,7 @@
 ask_rules() {
     local partial=()
     (($(nvidia-smi --list-gpus | wc -l) > 1)) || partial=(--partial)
-    timeout 150 "$BIN/sim_truth" >"$OUT/$TAG.native.out" 2>"$OUT/$TAG.native.err" ||
+    timeout 240 "$BIN/sim_truth" >"$OUT/$TAG.native.out" 2>"$OUT/$TAG.native.err" ||
         { died native $?; return 1; }
     python3 -IS "$ROOT/tests/sim/rules.py" "$ROOT/tests/sim/RULES.md" "${partial[@]}" \
         --output "$OUT/$TAG.native.out" >"$OUT/$TAG.rules" 2>&1
@@ -15,8 +15,8 @@ ask_rules() {
 # what differs is asked once more.
 same_rules() {
     ask_rules || { sleep 3; ask_rules; } ||
-        { echo "$(grep -c '^R' "$OUT/$TAG.rules") answers differ: $(head -n 2 "$OUT/$TAG.rules" | tr '\n' ' ')"; return 1; }
-    cat "$OUT/$TAG.rules"
+        { echo "$(sed '/^answered for/,$d' "$OUT/$TAG.rules" | grep -c '^R') answers differ: $(head -n 2 "$OUT/$TAG.rules" | tr '\n' ' ')"; return 1; }
+    head -n 1 "$OUT/$TAG.rules" # what is answered for the first time follows there
 }
 
 # What is kept beside the blocks in use: a tenth, and the driver's pages.

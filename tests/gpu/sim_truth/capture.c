@@ -119,6 +119,54 @@ static CUresult ask_memset(void)
     return D(cuMemsetD8)(spare[0], 0, 64);
 }
 
+static void *spare_host[16];
+static int n_spare_host;
+static char plain_pages[65536];
+
+static CUresult ask_host_free(void)
+{
+    return n_spare_host ? D(cuMemFreeHost)(spare_host[--n_spare_host]) : CUDA_ERROR_UNKNOWN;
+}
+
+static CUresult ask_register(void)
+{
+    return D(cuMemHostRegister)(malloc(4096), 4096, 0);
+}
+
+static CUresult ask_unregister(void)
+{
+    return n_spare_host ? D(cuMemHostUnregister)(spare_host[--n_spare_host]) : CUDA_ERROR_UNKNOWN;
+}
+
+static CUresult ask_host_pointer(void)
+{
+    CUdeviceptr p;
+
+    return D(cuMemHostGetDevicePointer)(&p, (void *)flag, 0);
+}
+
+static CUresult ask_host_flags(void)
+{
+    unsigned flags;
+
+    return D(cuMemHostGetFlags)(&flags, (void *)flag);
+}
+
+static CUresult ask_upload(void)
+{
+    return D(cuMemcpyHtoDAsync)(spare[0], plain_pages, 4096, other_nonblocking);
+}
+
+static CUresult ask_download(void)
+{
+    return D(cuMemcpyDtoHAsync)(plain_pages, spare[0], 4096, other_nonblocking);
+}
+
+static CUresult ask_download_at_once(void)
+{
+    return D(cuMemcpyDtoH)(plain_pages, spare[0], 4096);
+}
+
 static CUresult ask_pool_attribute(void)
 {
     CUmemoryPool pool;
@@ -229,6 +277,34 @@ void group_capture_memory(void)
     capture_line("R611", "in a capture, cuMemcpyHtoD", ask_copy, false);
     capture_line("R612", "in a capture, cuMemsetD8", ask_memset, false);
     capture_line("R613", "in a capture, cuMemPoolTrimTo", ask_pool_trim, false);
+}
+
+static void take_host(bool is_registered)
+{
+    for (n_spare_host = 0; n_spare_host < 16; n_spare_host++) {
+        if (!is_registered) {
+            OK(D(cuMemAllocHost)(&spare_host[n_spare_host], 4096));
+            continue;
+        }
+        spare_host[n_spare_host] = aligned_alloc(4096, 4096);
+        OK(D(cuMemHostRegister)(spare_host[n_spare_host], 4096, 0));
+    }
+}
+
+void group_capture_host(void)
+{
+    open_device();
+    take_host(false);
+    capture_line("R1170", "in a capture, cuMemFreeHost", ask_host_free, false);
+    capture_line("R1171", "in a capture, cuMemHostRegister", ask_register, false);
+    take_host(true);
+    capture_line("R1172", "in a capture, cuMemHostUnregister", ask_unregister, false);
+    capture_line("R1173", "in a capture, cuMemHostGetDevicePointer", ask_host_pointer, false);
+    capture_line("R1174", "in a capture, cuMemHostGetFlags", ask_host_flags, false);
+    capture_line("R1175", "in a capture, cuMemcpyHtoDAsync elsewhere, pageable", ask_upload, false);
+    capture_line("R1176", "in a capture, cuMemcpyDtoHAsync elsewhere, pageable", ask_download,
+                 false);
+    capture_line("R1177", "in a capture, cuMemcpyDtoH, pageable", ask_download_at_once, false);
 }
 
 void group_capture_waits(void)

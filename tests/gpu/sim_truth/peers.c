@@ -111,3 +111,29 @@ void group_peer_fault(void)
     OK(D(cuCtxSetCurrent)(second));
     row("R997", "the other context then", "code %d", D(cuCtxSynchronize)());
 }
+
+/* Pinned memory is every context's: what of the other device's work does its end wait for? */
+void group_peer_pinned(void)
+{
+    CUcontext second;
+    void *here, *portable, *there;
+
+    open_device();
+    if (!two_devices(&second))
+        return;
+    OK(D(cuMemHostAlloc)(&here, 4096, 0));
+    OK(D(cuCtxSetCurrent)(second));
+    OK(D(cuMemHostAlloc)(&there, 4096, 0));
+    OK(D(cuMemHostAlloc)(&portable, 4096, CU_MEMHOSTALLOC_PORTABLE));
+    OK(D(cuCtxSetCurrent)(context));
+    WAITS("R1180", "cuMemFreeHost of the other device's memory, kernel here", nonblocking,
+          D(cuMemFreeHost)(there));
+    WAITS("R1181", "the same of portable memory", nonblocking, D(cuMemFreeHost)(portable));
+    arm(nonblocking);
+    OK(D(cuCtxSetCurrent)(second));
+    CUresult code = D(cuMemFreeHost)(here);
+    row("R1182", "cuMemFreeHost with the other device current, kernel in the owner's",
+        "%s, code %d", *flag ? "waits" : "does not wait", (int)code);
+    OK(D(cuCtxSetCurrent)(context));
+    synchronize();
+}
