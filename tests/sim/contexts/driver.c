@@ -39,24 +39,37 @@ void sim_unlock(void)
     (void)pthread_mutex_unlock(&self.lock);
 }
 
+/* No call of the driver is a cancellation point. */
+static void wait_for(pthread_cond_t *signal, const struct timespec *until)
+{
+    int state;
+
+    (void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+    if (until)
+        (void)pthread_cond_timedwait(signal, &self.lock, until);
+    else
+        (void)pthread_cond_wait(signal, &self.lock);
+    (void)pthread_setcancelstate(state, NULL);
+}
+
 void sim_sleep_for_change(unsigned ms)
 {
     struct timespec until;
 
     if (!ms) {
-        (void)pthread_cond_wait(&self.changed, &self.lock);
+        wait_for(&self.changed, NULL);
         return;
     }
     (void)clock_gettime(CLOCK_REALTIME, &until);
     until.tv_nsec += (long)(ms % 1000) * 1000000;
     until.tv_sec += ms / 1000 + until.tv_nsec / 1000000000;
     until.tv_nsec %= 1000000000;
-    (void)pthread_cond_timedwait(&self.changed, &self.lock, &until);
+    wait_for(&self.changed, &until);
 }
 
 void sim_sleep_for(pthread_cond_t *signal)
 {
-    (void)pthread_cond_wait(signal, &self.lock);
+    wait_for(signal, NULL);
 }
 
 void sim_let_others_in(void)
