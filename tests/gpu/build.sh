@@ -52,7 +52,7 @@ build driver_kernels.fatbin lookup/driver_kernels.cu "${cuda[@]}" -fatbin
 build_all cuda memory app_pools barrier capture capture_threads corruption device_printf first getinfo managed oom \
     order out_of_bounds persistent slabs soak spill turns
 build_all cuda guard fails guards
-build_all cuda speed random_turns threads_work
+build_all cuda speed host_copies random_turns threads_work
 build_all cuda devices devices launch_room managed_room neighbour peers reset
 build_all cuda process ends forked others own_graphs
 build barrier_variable memory/barrier.cu "${cuda[@]}" -DMANAGED_VARIABLE
@@ -67,6 +67,7 @@ build libholders_plugin.so memory/holders.cu "${cuda[@]}" -g -DPLUGIN -shared -X
 build_all c memory counted
 build_all c devices contexts contexts_two green
 build_all c lookup launch_pointer
+build hostile_copies ../hostile/memory/copies.c "${c[@]}" -pthread
 build driver_linked lookup/driver.c "${c[@]}"
 build scope_linked ../preload/lookup/lookup_scope.c "${c[@]}" -DLINKED
 build libscope_linked.so ../preload/lookup/scope.c "${c[@]}" -DLINKED -shared

@@ -171,6 +171,7 @@ own_graphs_checks
 same_many_checks
 api_checks
 speed_checks
+copies_checks
 guard_speed_checks
 managed_checks
 launch_checks

@@ -1,0 +1,146 @@
+# Copies between the device and memory that is not pinned: as fast as promised, never slower, and never a wrong byte.
+
+CREW=(ALLOGRAFT_COPY=auto) # off by default
+
+# in_turns NAME WORD...: native runs of host_copies and runs with the crew, in turn; medians of all go to OUT/NAME.
+in_turns() {
+    local name=$1 iteration TAG LIMIT_S=180 OF=${OF:---median}
+    shift
+    for ((iteration = 1; iteration <= ${ITERATIONS:-$SPEED_ITERATIONS}; iteration++)); do
+        TAG=$name.$iteration
+        run_native -- "$BIN/host_copies" "$@" || { died native $?; return 1; }
+        run_with "${CREW[@]}" -- "$BIN/host_copies" "$@" || { died with $?; return 1; }
+        silent || return 1
+    done
+    medians "$name" "$OF" "$OUT/$name".*.native.out -- "$OUT/$name".*.with.out || return 1
+    tabulate "$name"
+    echo "of ${ITERATIONS:-$SPEED_ITERATIONS} processes each way"
+}
+
+# as_pinned NAME PINNED AT_LEAST: so many GB/s, or nine tenths of what pinned memory has.
+as_pinned() {
+    awk -v name="$1" -v pinned="$2" -v wanted="$3" '
+        $1 == pinned { p = $2 }
+        $1 == name { n = $2; w = $3 }
+        END { printf "native %s, with %s, pinned %s (wanted %s, or 0.9 of pinned)\n", n, w, p, wanted
+            exit !(w && (w >= wanted || (p && w >= 0.9 * p))) }' "$OUT/copies-rates"
+}
+
+rate_checks() {
+    local name
+    any_wanted copies/{up,down}-{64mib,1gib} copies/{untouched-down,file-up}-1gib || return 0
+    : >"$OUT/copies-rates"
+    measures copies/rates-measured in_turns copies-rates rates
+    for name in 64mib 1gib; do
+        check "copies/up-$name" bound as_pinned "up_${name}_gb_per_s" "pinned_up_${name}_gb_per_s" 45
+        check "copies/down-$name" bound judge copies-rates "down_${name}_gb_per_s" 'w >= 40'
+    done
+    check copies/untouched-down-1gib bound judge copies-rates untouched_down_1gib_gb_per_s 'w >= 12'
+    check copies/file-up-1gib bound judge copies-rates file_up_1gib_gb_per_s 'w >= 40'
+    for name in up down; do # which are the driver's
+        check "copies/pinned-$name" bound judge copies-rates "pinned_${name}_64mib_gb_per_s" 'w >= 0.99 * n'
+    done
+}
+
+# Until the call is back.
+call_checks() {
+    local way mib times
+    any_wanted copies/call-{up,down}-{2,4,16,64}mib || return 0
+    : >"$OUT/copies-calls"
+    measures copies/calls-measured in_turns copies-calls calls
+    while read -r way mib times; do
+        check "copies/call-$way-${mib}mib" bound judge copies-calls "call_${way}_${mib}mib_us" "n >= $times * w"
+    done <<<'up 2 1.4
+up 4 2.2
+up 16 4
+up 64 6
+down 2 1.4
+down 4 1.6
+down 16 2.5
+down 64 3'
+}
+
+# What is too small to gain anything costs nothing more: the quickest of processes, as a busy host only makes one slower.
+small_checks() {
+    local way size
+    any_wanted copies/small-{up,down}-{64kib,256kib,512kib,1mib} || return 0
+    : >"$OUT/copies-small"
+    OF=--least ITERATIONS=9 measures copies/small-measured in_turns copies-small small
+    for size in 64kib 256kib 512kib 1mib; do
+        for way in up down; do
+            check "copies/small-$way-$size" bound judge copies-small "call_${way}_${size}_us" 'w <= 1.01 * n'
+        done
+    done
+}
+
+# The first copy of a process bears the cost of whatever it needs.
+first_copy_checks() {
+    local mib
+    any_wanted copies/first-{16mib,1gib} || return 0
+    for mib in 16 1024; do
+        : >"$OUT/copies-first-$mib"
+        ITERATIONS=9 measures "copies/first-$mib-measured" in_turns "copies-first-$mib" first "$mib"
+        if ((mib == 16)); then
+            check copies/first-16mib bound judge copies-first-16 first_up_16mib_us 'w * 0.97 <= n'
+        else
+            check copies/first-1gib bound judge copies-first-1024 first_up_1gib_us 'n >= 2 * w'
+        fi
+    done
+}
+
+# Where there are no cores for a crew.
+few_cores_checks() {
+    local kind word size way
+    any_wanted copies/{two-cores,busy}-{up,down}-{4mib,64mib} || return 0
+    for kind in two-cores busy; do
+        : >"$OUT/copies-$kind"
+        measures "copies/$kind-measured" in_turns "copies-$kind" "$kind" both
+        word=${kind//-/_}
+        for size in 4mib 64mib; do
+            for way in up down; do
+                check "copies/$kind-$way-$size" bound judge "copies-$kind" "${word}_${way}_${size}_gb_per_s" 'w >= 0.99 * n'
+            done
+        done
+    done
+}
+
+# hostile WHAT...: the program judges itself, and prints the same natively and with the crew.
+hostile() {
+    local status LIMIT_S
+    LIMIT_S=$((${SECONDS_OF_IT:-60} + 120)) # of run_as
+    run_native -- "$BIN/hostile_copies" "$@"
+    status=$?
+    ((status == 0)) || died native $status
+    [[ $status != 0 && ($1 == exit || $1 == late) ]] && return "$STATUS_SKIP" # of what nobody promises
+    ((status == 0)) || return 1
+    run_with "${CREW[@]}" -- "$BIN/hostile_copies" "$@"
+    status=$?
+    tail -n1 "$OUT/$TAG.with.out"
+    ((status == 0)) || { died with $status; return 1; }
+    silent || return 1
+    LEAVE_OUT=turns compare_output || return 1
+    awk '/^turns/ { printf "%s%d turns", NR == FNR ? "natively " : ", with ", $2 }' \
+        "$OUT/$TAG.native.out" "$OUT/$TAG.with.out"
+}
+
+# As long as a soak takes; COPIES_S=600 for the ten minutes that are asked of a new crew.
+hostile_checks() {
+    local what most=$((8 << 20)) seconds=${COPIES_S:-$SOAK_S}
+    SECONDS_OF_IT=$seconds check copies/hostile hostile storm $((seconds * 10)) $((16 << 20))
+    SECONDS_OF_IT=$seconds check copies/hostile-small hostile storm $((SOAK_S * 10)) $((256 << 10))
+    for what in signals forks; do
+        check "copies/hostile-$what" hostile "$what" 50 $most
+    done
+    for what in cancelled contexts exit gone shut cut late; do
+        check "copies/hostile-$what" hostile "$what" $most
+    done
+}
+
+copies_checks() {
+    rate_checks
+    call_checks
+    small_checks
+    first_copy_checks
+    few_cores_checks
+    hostile_checks
+}
