@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # Runs every wrong redirect of mutants.def until the differential tests notice it; the right ones
-# must pass. With --library the same of the mistakes in library_mutants.txt. Exit status 0: all noticed,
-# each within the most seeds allowed.
+# must pass. With --copies the same of copy_mutants.def, and with --library of the mistakes in library_mutants.txt.
+# Exit status 0: all noticed, each within the most seeds allowed.
 
 import argparse
 import collections
@@ -28,7 +28,7 @@ Row = collections.namedtuple('Row', 'name what right settings programs report se
 NOT_REDIRECTED = 'shares,late,deep'
 
 
-def read_rows(library):
+def read_rows(library, copies):
     """programs: the options of the random programs that are to notice it; report: by what the report says, too;
     seed: one that does, or 0."""
     if library:
@@ -38,8 +38,9 @@ def read_rows(library):
                     ('--iterations',) if '_GRAPH=' in diff_run.POLICIES[row.policy] else (), row.report,
                     row.seed)
                 for number, row in enumerate(mutate.read(library), 1)]
-    with open(os.path.join(HERE, 'mutants.def'), encoding='utf-8') as f:
-        return [Row(name, what, kind == 'CONTROL', 'DIFF_MUTANT=%d' % number, ('--lookup', 'linked'), False, 0)
+    programs = ('--lookup', 'linked') + (('--pageable',) if copies else ())
+    with open(os.path.join(HERE, 'copy_mutants.def' if copies else 'mutants.def'), encoding='utf-8') as f:
+        return [Row(name, what, kind == 'CONTROL', 'DIFF_MUTANT=%d' % number, programs, False, 0)
                 for number, (kind, name, what) in enumerate(ROW.findall(f.read()))]
 
 
@@ -104,9 +105,10 @@ def main():
     parser.add_argument('--control', type=int, default=200, help='seeds that right ones must pass')
     parser.add_argument('--known', default='', help='seeds that are tried first, with commas')
     parser.add_argument('--library', help='the list of mistakes in the library')
+    parser.add_argument('--copies', action='store_true', help='those of copies')
     parser.add_argument('--only', help='names of mutants, with commas')
     args = parser.parse_args()
-    rows = read_rows(args.library)
+    rows = read_rows(args.library, args.copies)
     wrong = mutate.problems(mutate.read(args.library), os.path.join(HERE, '../../..')) if args.library \
         else []
     if wrong:
