@@ -4,7 +4,8 @@ import unittest
 
 from hostile import RUNTIME, Case, main, often, program
 
-VARIANTS = [{}, {'ALLOGRAFT_GRAPH': 'all'}]
+CREW = {'ALLOGRAFT_COPY': 'auto', 'ALLOGRAFT_COPY_FROM': '1', 'ALLOGRAFT_COPY_THREADS': '3'}
+VARIANTS = [{}, {'ALLOGRAFT_GRAPH': 'all'}, CREW, dict(CREW, ALLOGRAFT_GRAPH='all')]
 MOST = str(200000)
 
 

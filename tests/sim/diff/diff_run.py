@@ -33,11 +33,12 @@ def graphs(more, streams='all'):
             % (streams, more))
 
 
+# Every copy of pageable memory is the crew's, even of one byte.
+CREW = 'ALLOGRAFT_COPY=auto|ALLOGRAFT_COPY_FROM=1|ALLOGRAFT_COPY_THREADS=3'
+
+
 def mixed(*rules):
     return 'ALLOGRAFT_RULES=' + '; '.join(rules)
-
-
-CREW = 'ALLOGRAFT_COPY=auto|ALLOGRAFT_COPY_FROM=1|ALLOGRAFT_COPY_THREADS=3'
 
 # Settings separated by '|'. DIFF_*: see batch.c.
 POLICIES = {
@@ -62,9 +63,10 @@ POLICIES = {
     'waits': 'ALLOGRAFT_WAITS=1',
     'nwaits': 'ALLOGRAFT_WAITS=1|ALLOGRAFT_POLICY=native|ALLOGRAFT_FREE=sync',
     'off': 'ALLOGRAFT_DISABLE=1',
-    # Every copy of pageable memory by the crew, alone and with replay.
+    # Copies: on a device that reaches pageable memory by itself they stay the driver's.
     'ccrew': CREW,
-    'gcrew': graphs(CREW),
+    'pcrew': CREW + '|ALLOGRAFT_POLICY=pool|ALLOGRAFT_FREE=sync',
+    'reaches': CREW + '|SIM_ATTRIBUTES=88=1,100=1',
     # Managed memory of every kind.
     'plain': 'ALLOGRAFT_POLICY=managed|ALLOGRAFT_MANAGED_BACKEND=plain|ALLOGRAFT_ACCESS=peers',
     'mpool': 'ALLOGRAFT_POLICY=managed|ALLOGRAFT_MANAGED_BACKEND=pool|ALLOGRAFT_PREFER=none|'
@@ -136,6 +138,7 @@ POLICIES.update({
     # Nodes cannot be changed.
     'grefused': graphs('ALLOGRAFT_GRAPH_PROFIT=0|SIM_FAIL=cuGraphExecKernelNodeSetParams_v2:0:1,'
                        'cuGraphExecMemsetNodeSetParams:0:1,cuGraphExecMemcpyNodeSetParams:0:1'),
+    'gcrew': graphs('ALLOGRAFT_GRAPH_PROFIT=0|' + CREW),
     'gmanaged': graphs('ALLOGRAFT_GRAPH_PROFIT=0|ALLOGRAFT_POLICY=managed'),
     'glaunch': graphs('ALLOGRAFT_GRAPH_PROFIT=0|ALLOGRAFT_POLICY=managed|'
                       'ALLOGRAFT_MANAGED_BACKEND=plain|ALLOGRAFT_PREFETCH=launch'),
