@@ -30,11 +30,11 @@
 #include "policy/contexts/enter.h"
 #include "policy/order/capture.h"
 
-#define LEAST_PIECE  ((size_t)128 << 10) /* below that a submission takes longer than the bus */
-#define LEAST_ROW    ((size_t)64 << 10)
-#define SLOTS_NS     3000000u /* what a ring takes to make, with its threads (H100) */
-#define OWN_WORK_NS  2000000u /* by which what is in all slots has crossed the bus */
-#define END_WAIT_NS  1000000000u
+#define LEAST_PIECE ((size_t)128 << 10) /* below that a submission takes longer than the bus */
+#define LEAST_ROW   ((size_t)64 << 10)
+#define SLOTS_NS    3000000u /* what a ring takes to make, with its threads (H100) */
+#define OWN_WORK_NS 2000000u /* by which what is in all slots has crossed the bus */
+#define END_WAIT_NS 1000000000u
 
 static struct {
     size_t least;      /* bytes that a copy must have */
@@ -187,8 +187,7 @@ static enum ag_worth weigh(struct attempt *attempt, struct ag_slots *slots, size
 
     if (!slots || slots->is_broken)
         return AG_WORTH_DRIVER;
-    if (!are_slots_free(slots, attempt) ||
-        (!attempt->is_idle && would_wait(slots, attempt))) {
+    if (!are_slots_free(slots, attempt) || (!attempt->is_idle && would_wait(slots, attempt))) {
         ag_stats_add(AG_STAT_COPIES_QUEUED, 1);
         return AG_WORTH_DRIVER;
     }

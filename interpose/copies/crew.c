@@ -87,8 +87,7 @@ bool ag_crew_move_one(struct ag_crew_job *job)
 
 enum ag_crew_piece ag_crew_piece_of(const struct ag_crew_job *job, uint32_t piece)
 {
-    uint32_t moved =
-        atomic_load_explicit(&job->moved[piece % AG_CREW_SLOTS], memory_order_acquire);
+    uint32_t moved = atomic_load_explicit(&job->moved[piece % AG_CREW_SLOTS], memory_order_acquire);
 
     if (moved / 2 != piece + 1)
         return AG_CREW_UNDER_WAY;

@@ -44,8 +44,8 @@ bool ag_move_can_reach(void)
     if (ag_once_begin(&state)) {
         page = (size_t)sysconf(_SC_PAGESIZE);
         memory = ag_pages_get(page);
-        ag_once_end(&state, memory && ag_move_reach(memory, page, true) ? AG_ONCE_DONE
-                                                                         : AG_ONCE_FAILED);
+        ag_once_end(&state,
+                    memory && ag_move_reach(memory, page, true) ? AG_ONCE_DONE : AG_ONCE_FAILED);
         if (memory)
             ag_pages_free(memory, page);
     }

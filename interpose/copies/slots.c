@@ -57,7 +57,8 @@ static void touch_pages(unsigned char *memory, uint32_t n)
 
 static unsigned char *map_memory(uint32_t n)
 {
-    void *memory = mmap(NULL, RING_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *memory =
+        mmap(NULL, RING_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
     if (memory == MAP_FAILED)
         return NULL;

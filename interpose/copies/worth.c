@@ -5,12 +5,12 @@
  * are busy or few, the driver is timed, and then the faster one has it. */
 #include "interpose/copies/worth.h"
 
-#define DRIVER_NS_PER_MIB 60000u  /* better than any of its copies: 17 GB/s */
-#define SAVED_NS_PER_MIB  60000u  /* by the crew, where nothing is known */
-#define PRICE_TIMES       2u      /* what has to be lost before slots are made */
-#define TIMED_AT_FIRST    2u      /* copies of the driver's, where its rate has to be known */
-#define TIMED_AGAIN       256u    /* copies by the crew after which the driver is timed again */
-#define MARGIN_PERCENT    3u      /* what the crew has to be better by */
+#define DRIVER_NS_PER_MIB 60000u /* better than any of its copies: 17 GB/s */
+#define SAVED_NS_PER_MIB  60000u /* by the crew, where nothing is known */
+#define PRICE_TIMES       2u     /* what has to be lost before slots are made */
+#define TIMED_AT_FIRST    2u     /* copies of the driver's, where its rate has to be known */
+#define TIMED_AGAIN       256u   /* copies by the crew after which the driver is timed again */
+#define MARGIN_PERCENT    3u     /* what the crew has to be better by */
 #define FIRST_REST        16u
 #define LONGEST_REST      4096u
 

@@ -306,6 +306,8 @@ static void start_workers(unsigned n)
 
 static int join_workers(unsigned n)
 {
+    while (!n_turns) /* on a busy machine they may not have begun */
+        (void)usleep(1000);
     is_over = true;
     for (unsigned i = 0; i < n; i++)
         OK(pthread_join(workers[i].id, NULL));

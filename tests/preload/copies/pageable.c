@@ -134,7 +134,7 @@ static CUresult copy_out(int way, void *to, CUdeviceptr from, size_t bytes)
 
 /* The source is overwritten when the call has returned; what came is looked at when it has. */
 static void there_and_back(int way, unsigned char *source, unsigned char *target, size_t bytes,
-                       unsigned value, bool writes)
+                           unsigned value, bool writes)
 {
     CUdeviceptr device;
 
@@ -183,17 +183,35 @@ static void rows(void)
 {
     enum { WIDTH = 70000, PITCH = 70400, HEIGHT = 5, DEPTH = 3, SLICE = PITCH * (HEIGHT + 1) };
     unsigned char *host = malloc(SLICE * DEPTH), *back = malloc(SLICE * DEPTH);
-    CUDA_MEMCPY3D in = {.srcMemoryType = CU_MEMORYTYPE_HOST, .srcHost = host, .srcPitch = PITCH,
-                        .srcHeight = HEIGHT + 1, .dstMemoryType = CU_MEMORYTYPE_DEVICE,
-                        .dstPitch = WIDTH + 80, .dstHeight = HEIGHT, .WidthInBytes = WIDTH,
-                        .Height = HEIGHT, .Depth = DEPTH};
-    CUDA_MEMCPY3D out = {.dstMemoryType = CU_MEMORYTYPE_HOST, .dstHost = back, .dstPitch = PITCH,
-                         .dstHeight = HEIGHT + 1, .srcMemoryType = CU_MEMORYTYPE_DEVICE,
-                         .srcPitch = WIDTH + 80, .srcHeight = HEIGHT, .WidthInBytes = WIDTH,
-                         .Height = HEIGHT, .Depth = DEPTH};
-    CUDA_MEMCPY2D flat = {.srcMemoryType = CU_MEMORYTYPE_HOST, .srcHost = host, .srcPitch = PITCH,
-                          .srcXInBytes = 16, .srcY = 1, .dstMemoryType = CU_MEMORYTYPE_DEVICE,
-                          .dstPitch = WIDTH, .WidthInBytes = WIDTH, .Height = HEIGHT};
+    CUDA_MEMCPY3D in = {.srcMemoryType = CU_MEMORYTYPE_HOST,
+                        .srcHost = host,
+                        .srcPitch = PITCH,
+                        .srcHeight = HEIGHT + 1,
+                        .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                        .dstPitch = WIDTH + 80,
+                        .dstHeight = HEIGHT,
+                        .WidthInBytes = WIDTH,
+                        .Height = HEIGHT,
+                        .Depth = DEPTH};
+    CUDA_MEMCPY3D out = {.dstMemoryType = CU_MEMORYTYPE_HOST,
+                         .dstHost = back,
+                         .dstPitch = PITCH,
+                         .dstHeight = HEIGHT + 1,
+                         .srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                         .srcPitch = WIDTH + 80,
+                         .srcHeight = HEIGHT,
+                         .WidthInBytes = WIDTH,
+                         .Height = HEIGHT,
+                         .Depth = DEPTH};
+    CUDA_MEMCPY2D flat = {.srcMemoryType = CU_MEMORYTYPE_HOST,
+                          .srcHost = host,
+                          .srcPitch = PITCH,
+                          .srcXInBytes = 16,
+                          .srcY = 1,
+                          .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                          .dstPitch = WIDTH,
+                          .WidthInBytes = WIDTH,
+                          .Height = HEIGHT};
     size_t found = 0, gaps = 0;
     CUdeviceptr device;
 
@@ -563,10 +581,10 @@ static const struct {
     const char *name;
     void (*run)(void);
 } parts[] = {
-    {"kinds", kinds},     {"rows", rows},           {"order", order},       {"threads", threads},
-    {"faults", faults},   {"signals", signals},     {"cancelled", cancelled}, {"contexts", contexts},
-    {"captures", captures}, {"behind", behind},     {"forks", forks},       {"errors", errors},
-    {"little", little},   {"much", much},
+    {"kinds", kinds},       {"rows", rows},       {"order", order},         {"threads", threads},
+    {"faults", faults},     {"signals", signals}, {"cancelled", cancelled}, {"contexts", contexts},
+    {"captures", captures}, {"behind", behind},   {"forks", forks},         {"errors", errors},
+    {"little", little},     {"much", much},
 };
 
 int main(int argc, char **argv)

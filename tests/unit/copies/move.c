@@ -30,8 +30,8 @@ static void every_alignment(void)
 
 static void what_cannot_be_touched(void)
 {
-    unsigned char *memory = mmap(NULL, 4 * PAGE, PROT_READ | PROT_WRITE,
-                                 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    unsigned char *memory =
+        mmap(NULL, 4 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
     CHECK(memory != MAP_FAILED);
     CHECK(ag_move_reach(memory, 4 * PAGE, true) && ag_move_reach(memory + 5, 1, false));
