@@ -53,7 +53,8 @@ static int needed(void)
            (orders_frees ? AG_WHEN_ORDERED : 0) | (ag_watch_is_on() ? AG_WHEN_WATCHED : 0) |
            (replay & AG_REPLAY_ON ? AG_WHEN_GRAPH : 0) |
            (replay & AG_REPLAY_TIMED ? AG_WHEN_WAITS : 0) |
-           (ag_entry_has_copies() ? AG_WHEN_COPIES : 0);
+           (ag_entry_has_copies() ? AG_WHEN_COPIES : 0) |
+           (replay & AG_REPLAY_SLEEPS ? AG_WHEN_SLEEPS : 0);
 }
 
 bool ag_entry_needs(enum ag_when when)

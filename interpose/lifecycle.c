@@ -75,6 +75,8 @@
 #include "policy/order/watch.h"
 #include "policy/pressure.h"
 #include "policy/slab.h"
+#include "policy/waiting/events.h"
+#include "policy/waiting/sleep.h"
 
 #define FORK_TIMEOUT_S 1
 
@@ -166,7 +168,8 @@ static void (*const children[])(void) = {
     ag_params_begin_child,     ag_func_attrs_begin_child, ag_replay_begin_child,
     ag_ipc_export_begin_child, ag_ipc_import_begin_child, ag_app_graphs_begin_child,
     ag_budget_begin_child,     ag_slab_begin_child,       ag_caller_begin_child,
-    ag_unseen_begin_child,     ag_copying_begin_child,    devices_begin_child,
+    ag_unseen_begin_child,     ag_sleep_begin_child,      ag_copying_begin_child,
+    devices_begin_child,
 };
 
 /* The driver does not work in a forked child if the parent had it in use, and all metadata is the
@@ -244,6 +247,7 @@ static void configure(void)
     /* Guards have blocks of their own. */
     ag_slab_configure(options.guard == AG_GUARD_OFF ? options.slab : 0);
     atomic_store(&ag_entry_copies, ag_copying_configure(&options));
+    ag_sleep_configure(options.wait);
     ag_entry_configure(&options);
 }
 
@@ -311,8 +315,12 @@ static int replay_under(enum ag_entry_state state)
     int timed = state == AG_ENTRY_ACTIVE && (options.waits || options.on_error != AG_ON_ERROR_NOTE)
                     ? AG_REPLAY_TIMED
                     : 0;
+    int sleeping =
+        state == AG_ENTRY_ACTIVE && options.wait != AG_WAIT_MODE_NATIVE && ag_cu.cuCtxGetFlags
+            ? AG_REPLAY_SLEEPS
+            : 0;
 
-    return (replays_under(state) ? AG_REPLAY_ON : AG_REPLAY_PASSED) | timed;
+    return (replays_under(state) ? AG_REPLAY_ON : AG_REPLAY_PASSED) | timed | sleeping;
 }
 
 /* Frees may leave their fence to the next work where nothing else watches work, and the driver can

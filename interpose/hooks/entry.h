@@ -44,12 +44,13 @@ enum ag_entry_launches {
 };
 
 /* What hooks that only replay needs, or who asks for waits, do: one of the first three, and the
- * last one beside it. */
+ * last ones beside it. */
 enum ag_entry_replay {
     AG_REPLAY_NEW = 0,    /* nothing was read yet */
     AG_REPLAY_PASSED = 1, /* they jump to the driver's own */
     AG_REPLAY_ON = 2,     /* marked streams are replayed */
     AG_REPLAY_TIMED = 4,  /* calls that can wait are timed, or asked for errors (entry_waits.h) */
+    AG_REPLAY_SLEEPS = 8, /* calls that wait may sleep (policy/waiting/) */
 };
 
 /* The calling thread is inside one of our hooks while this is not 0 (entry_state.c): what it calls

@@ -11,13 +11,15 @@
 #include "interpose/core/driver/driver.h"
 #include "interpose/hooks/entry.h"
 #include "interpose/hooks/entry_waits.h"
+#include "policy/waiting/places.h"
+#include "policy/waiting/sleep.h"
 
 static inline bool ag_entry_passes(void)
 {
     return (atomic_load_explicit(&ag_entry_replay, memory_order_acquire) & AG_REPLAY_PASSED) != 0;
 }
 
-/* May a call that can wait pass? Not if it is timed. */
+/* May a call that can wait pass? Not if it is timed, or may sleep. */
 static inline bool ag_entry_passes_untimed(void)
 {
     return atomic_load_explicit(&ag_entry_replay, memory_order_acquire) == AG_REPLAY_PASSED;
@@ -25,8 +27,14 @@ static inline bool ag_entry_passes_untimed(void)
 
 static inline bool ag_entry_times(void)
 {
-    return (atomic_load_explicit(&ag_entry_replay, memory_order_acquire) & AG_REPLAY_TIMED) != 0 &&
+    return (atomic_load_explicit(&ag_entry_replay, memory_order_acquire) &
+            (AG_REPLAY_TIMED | AG_REPLAY_SLEEPS)) != 0 &&
            !ag_entry_inside();
+}
+
+static inline bool ag_entry_sleeps(void)
+{
+    return (atomic_load_explicit(&ag_entry_replay, memory_order_acquire) & AG_REPLAY_SLEEPS) != 0;
 }
 
 /* Called after the driver's own call of an operation that was not withheld. */
@@ -36,6 +44,10 @@ static inline CUresult ag_entry_submitted(struct ag_stream *state, CUresult resu
         ag_replay_refused(state);
     return result;
 }
+
+/* Where a wait of the program's is, for what is learnt of it: see places.h. */
+#define AG_PLACE_HERE(hook) \
+    ag_place_of(hook, __builtin_return_address(0), __builtin_frame_address(0))
 
 /* For calls whose stream nobody knows: as the handle that means another stream in each thread. */
 #define AG_SOMEWHERE CU_STREAM_PER_THREAD

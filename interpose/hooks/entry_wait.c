@@ -61,3 +61,22 @@ static void flush_for_context(CUcontext handle)
 }
 
 #include "interpose/hooks/made/waits.h"
+
+/* --- events that the driver sleeps for --- */
+
+static AG_NOINLINE CUresult flagged_cuEventCreate(CUevent *event, unsigned int flags)
+{
+    AG_ENTER(cuEventCreate, event, flags);
+    if (ag_entry_sleeps())
+        flags = ag_sleep_flags_of_event(flags);
+    return ag_entry_leave(ag_cu.cuEventCreate(event, flags));
+}
+
+AG_ENTRY CUresult cuEventCreate(CUevent *event, unsigned int flags)
+{
+    __typeof__(&cuEventCreate) way = ag_cu.cuEventCreate;
+
+    if (AG_UNLIKELY(!ag_entry_passes_untimed() || !way))
+        way = flagged_cuEventCreate;
+    return way(event, flags);
+}

@@ -69,6 +69,7 @@ SAMPLE = {
             "prefetched_bytes": 1, "copies": 1, "copied_bytes": 1},
     "marks": [{"name": "epoch", "count": 2, "first_ns": 1, "last_ns": 2, "bytes": 3}],
     "trace": {"written": 2, "dropped": 1},
+    "waiting": {"slept": 3, "asleep_ns": 15000000, "awake": 2, "flags": 0, "legacy_stream": 1, "capture_open": 0},
     "warnings": ["w"],
 }
 

@@ -447,6 +447,7 @@ static void add_cache_and_pressure(struct ag_text *text, const struct job *job)
         {"async", "The program's own stream-ordered calls"},
         {"ipc", "Memory shared with other processes"},
         {"api", "Calls of allograft.h"},
+        {"waiting", "How threads waited for the device"},
     };
     bool any = false;
 

@@ -31,11 +31,13 @@ enum ag_when {
     AG_WHEN_GRAPH = 16,   /* streams are replayed */
     AG_WHEN_WAITS = 32,   /* calls are timed that can wait */
     AG_WHEN_COPIES = 64,  /* pageable memory may be copied by threads of ours */
+    AG_WHEN_SLEEPS = 128, /* waits sleep */
     AG_WHEN_EARLY = AG_WHEN_LAUNCHES | AG_WHEN_ORDERED,
     AG_WHEN_WORK = AG_WHEN_WATCHED | AG_WHEN_GRAPH,
     AG_WHEN_WORK_OR_WAITS = AG_WHEN_WORK | AG_WHEN_WAITS,
     AG_WHEN_COPIED = AG_WHEN_WORK_OR_WAITS | AG_WHEN_COPIES,
-    AG_WHEN_GRAPH_OR_WAITS = AG_WHEN_GRAPH | AG_WHEN_WAITS,
+    AG_WHEN_COPY_WAITS = AG_WHEN_COPIED | AG_WHEN_SLEEPS,
+    AG_WHEN_GRAPH_OR_WAITS = AG_WHEN_GRAPH | AG_WHEN_WAITS | AG_WHEN_SLEEPS,
 };
 
 struct ag_hook_info {

@@ -397,8 +397,8 @@ static void json_warnings(struct ag_emitter *json, const struct view *view)
 void ag_render_json(struct ag_text *text, const struct ag_stats *stats,
                     const struct ag_moment *moment, const struct ag_holders_view *holders)
 {
-    static const char *const groups[] = {"managed", "pressure", "injected", "copies",
-                                         "async",   "ipc",      "api",      "trace"};
+    static const char *const groups[] = {"managed", "pressure", "injected", "copies", "async",
+                                         "ipc",     "api",      "trace",    "waiting"};
     const struct view it = {text, stats, moment}, *view = &it;
     struct ag_emitter emitter = {.text = text}, *json = &emitter;
 
@@ -721,6 +721,7 @@ void ag_render_text(struct ag_text *text, const struct ag_stats *stats,
     ag_render_holders_text(text, holders);
     ag_render_waits_text(text, holders);
     ag_render_names_advice_text(text, holders);
+    text_group(view, "waiting", "how threads waited for the device (ALLOGRAFT_WAIT)");
     text_group(view, "trace", "the trace (ALLOGRAFT_TRACE)");
     text_group(view, "fallbacks", "left to the driver because");
     text_coverage(view);

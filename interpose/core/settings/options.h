@@ -17,6 +17,7 @@ enum ag_oom { AG_OOM_ERROR, AG_OOM_SPILL };
 enum ag_on_error { AG_ON_ERROR_NOTE, AG_ON_ERROR_REPORT, AG_ON_ERROR_EXIT };
 #define AG_ON_ERROR_STATUS 70 /* the exit status of the latter */
 enum ag_copy { AG_COPY_BY_DRIVER, AG_COPY_BY_CREW };
+enum ag_wait_mode { AG_WAIT_MODE_NATIVE, AG_WAIT_MODE_SLEEP, AG_WAIT_MODE_AUTO };
 enum ag_guard { AG_GUARD_OFF, AG_GUARD_POISON, AG_GUARD_CANARY, AG_GUARD_PAGE };
 
 struct ag_size {
@@ -37,6 +38,7 @@ typedef enum ag_oom ag_type_OOM;
 typedef enum ag_copy ag_type_COPY;
 typedef enum ag_guard ag_type_GUARD;
 typedef enum ag_on_error ag_type_ON_ERROR;
+typedef enum ag_wait_mode ag_type_WAIT_MODE;
 typedef bool ag_type_SWITCH;
 typedef struct ag_size ag_type_SIZE;
 typedef struct {
