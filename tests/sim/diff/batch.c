@@ -263,6 +263,7 @@ static long long bytes_left(void)
     add_steps(text, "\"slabs\":");
     add_steps(text, "\"replay\":"); /* and the flushes inside */
     add_steps(text, "\"staging\":");
+    add_steps(text, "\"waiting\":");
     for (const char *at = text; (at = strstr(at, key)); at += sizeof(key) - 1)
         sum += atoll(at + sizeof(key) - 1);
     return sum;

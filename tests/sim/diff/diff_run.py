@@ -61,6 +61,8 @@ POLICIES = {
             'ALLOGRAFT_POOL_KEEP=0',
     # Calls that can wait are timed: the hooks go another way.
     'waits': 'ALLOGRAFT_WAITS=1',
+    'sleep': 'ALLOGRAFT_WAIT=sleep',
+    'sauto': 'ALLOGRAFT_WAIT=auto',
     'nwaits': 'ALLOGRAFT_WAITS=1|ALLOGRAFT_POLICY=native|ALLOGRAFT_FREE=sync',
     'off': 'ALLOGRAFT_DISABLE=1',
     # Copies: on a device that reaches pageable memory by itself they stay the driver's.
@@ -125,6 +127,7 @@ POLICIES.update({
     'gdefault': 'ALLOGRAFT_GRAPH=all',
     'gprofit': graphs('ALLOGRAFT_GRAPH_PROFIT=1|ALLOGRAFT_GRAPH_WARMUP=2'),
     'gwaits': graphs('ALLOGRAFT_GRAPH_PROFIT=0|ALLOGRAFT_WAITS=1'),
+    'gsleep': graphs('ALLOGRAFT_GRAPH_PROFIT=0|ALLOGRAFT_WAIT=sleep'),
     'g4': graphs('ALLOGRAFT_GRAPH_PROFIT=0|ALLOGRAFT_GRAPH_SEGMENT=4'),
     'g16': graphs('ALLOGRAFT_GRAPH_PROFIT=0|ALLOGRAFT_GRAPH_SEGMENT=16|ALLOGRAFT_POLICY=native'),
     'gwhole': graphs('ALLOGRAFT_GRAPH_PROFIT=0|ALLOGRAFT_GRAPH_SEGMENT=4096|'
