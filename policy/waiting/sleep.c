@@ -19,6 +19,7 @@
 #include "policy/contexts/context.h"
 #include "policy/order/capture.h"
 #include "policy/order/fence.h"
+#include "policy/order/users.h"
 #include "policy/waiting/events.h"
 #include "policy/waiting/places.h"
 
@@ -236,10 +237,13 @@ bool ag_sleep_for_event(struct ag_sleep *sleep, CUevent event)
     return sleep->result == CUDA_SUCCESS;
 }
 
-/* With several contexts it may be the work of another one. */
+/* The driver has the copy only after this. Natively it has it before what other threads submit
+ * meanwhile, and before a capture that they begin: so no other may use CUDA. With several contexts
+ * the copy may wait for the work of another one. */
 bool ag_sleep_before_copy(struct ag_sleep *sleep, size_t bytes, bool per_thread)
 {
-    if (bytes && ag_context_count() == 1)
+    ag_users_note();
+    if (bytes && !ag_users_are_several() && ag_context_count() == 1)
         (void)ag_sleep_for_stream(sleep, NULL, per_thread);
     return false;
 }

@@ -168,25 +168,49 @@ static void wait_in_every_way(unsigned times)
 
 /* --- what a wait is not for --- */
 
-static void *wait_then_let_go(void *wait)
+/* What another thread waits by, once it has used the context and the work is there. */
+static struct {
+    CUresult (*wait)(void);
+    _Atomic bool is_ready, is_there;
+} waiter;
+
+static void *wait_then_let_go(void *unused)
 {
     OK(cuCtxSetCurrent(context));
-    say("waited: %d", (int)(*(CUresult(**)(void))wait)());
+    OK(cuMemcpyHtoD(memory, "", 1));
+    atomic_store(&waiter.is_ready, true);
+    while (!atomic_load(&waiter.is_there))
+        ;
+    say("waited: %d", (int)waiter.wait());
     atomic_store(&may_end, 1);
-    return NULL;
+    return unused;
 }
 
-/* The kernel comes once the thread waits, and ends only after that: a wait for it never ends. */
-static void submit_during(CUresult (*wait)(void), CUstream stream)
+/* The thread that it returns is in a wait for what the stream does for a while. */
+static pthread_t begin_wait(CUresult (*wait)(void), CUstream stream)
 {
     const struct timespec while_it_begins = {0, BUSY_NS};
     pthread_t thread;
 
     atomic_store(&may_end, 0);
+    waiter.wait = wait;
+    atomic_store(&waiter.is_ready, false);
+    atomic_store(&waiter.is_there, false);
+    CHECK(!pthread_create(&thread, NULL, wait_then_let_go, NULL));
+    while (!atomic_load(&waiter.is_ready))
+        ;
     OK(cuLaunchHostFunc(stream, take_time, (void *)(uintptr_t)(10 * BUSY_NS)));
     OK(cuEventRecord(event, stream));
-    CHECK(!pthread_create(&thread, NULL, wait_then_let_go, &wait));
+    atomic_store(&waiter.is_there, true);
     (void)nanosleep(&while_it_begins, NULL);
+    return thread;
+}
+
+/* The kernel comes once the thread waits, and ends only after that: a wait for it never ends. */
+static void submit_during(CUresult (*wait)(void), CUstream stream)
+{
+    pthread_t thread = begin_wait(wait, stream);
+
     launch_spin(stream, &may_end);
     CHECK(!pthread_join(thread, NULL));
     OK(cuStreamSynchronize(stream));
@@ -198,6 +222,8 @@ static void submit_later(void)
     submit_during(wait_event, blocking);
     submit_during(wait_context, blocking);
     submit_during(wait_legacy, blocking);
+    submit_during(copy_back, NULL);
+    submit_during(copy_there, NULL);
     make_apart();
     submit_during(wait_apart, apart);
     submit_during(wait_context, apart);
@@ -233,30 +259,11 @@ static void wait_in_capture(CUstreamCaptureMode mode, CUresult (*wait)(void), CU
     OK(cuCtxSynchronize());
 }
 
-/* Once this says so, the wait has begun: natively as well it is in the driver soon. */
-static _Atomic bool begins;
-
-static void *wait_beside(void *wait)
-{
-    OK(cuCtxSetCurrent(context));
-    atomic_store(&begins, true);
-    say("waited: %d", (int)(*(CUresult(**)(void))wait)());
-    return NULL;
-}
-
 static void capture_during(CUresult (*wait)(void), CUstream captured)
 {
-    const struct timespec while_it_begins = {0, 2 * BUSY_NS};
+    pthread_t thread = begin_wait(wait, blocking);
     CUgraph graph = NULL;
-    pthread_t thread;
 
-    atomic_store(&begins, false);
-    OK(cuLaunchHostFunc(blocking, take_time, (void *)(uintptr_t)(10 * BUSY_NS)));
-    OK(cuEventRecord(event, blocking));
-    CHECK(!pthread_create(&thread, NULL, wait_beside, &wait));
-    while (!atomic_load(&begins))
-        ;
-    (void)nanosleep(&while_it_begins, NULL);
     OK(cuStreamBeginCapture(captured, CU_STREAM_CAPTURE_MODE_GLOBAL));
     CHECK(!pthread_join(thread, NULL));
     say("the capture: %d", (int)cuStreamEndCapture(captured, &graph));
@@ -290,6 +297,7 @@ static void capture_beside(void)
     capture_during(wait_event, captured);
     capture_during(wait_context, captured);
     capture_during(wait_legacy, captured);
+    capture_during(copy_back, captured);
 }
 
 /* --- failures --- */
