@@ -54,7 +54,7 @@ build_all cuda memory app_pools barrier capture capture_threads corruption devic
 build_all cuda guard fails guards
 build_all cuda speed host_copies random_turns threads_work
 build_all cuda devices devices launch_room managed_room neighbour peers reset
-build_all cuda process ends forked others own_graphs
+build_all cuda process ends forked others own_graphs sleeps
 build barrier_variable memory/barrier.cu "${cuda[@]}" -DMANAGED_VARIABLE
 link=("${link_cuda[@]}")
 build_all cuda memory bench ipc many pitch

@@ -159,6 +159,7 @@ sanitizer_checks
 report_checks
 pools_background_checks
 managed_background_checks
+waits_background_checks
 wait_for_background
 life_checks # beside kernels that do not end
 wait_for_background
@@ -175,6 +176,7 @@ copies_checks
 guard_speed_checks
 managed_checks
 launch_checks
+waits_checks
 phase "what measures replay"
 graph_checks
 phase "what measures pools and the control API"
