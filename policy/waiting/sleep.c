@@ -169,27 +169,32 @@ static bool sleep_at(struct ag_sleep *sleep, const struct place *place)
     return is_done;
 }
 
-/* Has the program left it to the driver how its threads wait in the current context? */
-static bool may_choose(void)
+/* How the program has its threads wait in the current context. False: the driver does not say. */
+static bool ask_how(unsigned *ret_how)
 {
     unsigned flags;
 
-    return ag_cu.cuCtxGetFlags(&flags) == CUDA_SUCCESS &&
-           (flags & CU_CTX_SCHED_MASK) == CU_CTX_SCHED_AUTO;
+    if (ag_cu.cuCtxGetFlags(&flags) != CUDA_SUCCESS)
+        return false;
+    *ret_how = flags & CU_CTX_SCHED_MASK;
+    return true;
 }
 
 /* May the wait sleep in the current context? */
 static bool enter(const struct ag_sleep *sleep, struct place *place)
 {
+    unsigned how;
+
     if (!sleep->may)
         return false;
     place->generation = atomic_load_explicit(&ag_context_generation, memory_order_acquire);
     if (ag_cu.cuCtxGetCurrent(&place->current) != CUDA_SUCCESS || !place->current)
         return false;
-    if (may_choose())
-        return true;
-    ag_stats_add(AG_STAT_WAIT_FLAGS, 1);
-    return false;
+    if (!ask_how(&how))
+        return false;
+    if (how != CU_CTX_SCHED_AUTO)
+        ag_stats_add(AG_STAT_WAIT_FLAGS, 1);
+    return how == CU_CTX_SCHED_AUTO;
 }
 
 /* --- what the program waits for --- */
@@ -250,5 +255,7 @@ bool ag_sleep_before_copy(struct ag_sleep *sleep, size_t bytes, bool per_thread)
 
 unsigned ag_sleep_flags_of_event(unsigned flags)
 {
-    return may_choose() ? flags | CU_EVENT_BLOCKING_SYNC : flags;
+    unsigned how;
+
+    return ask_how(&how) && how == CU_CTX_SCHED_AUTO ? flags | CU_EVENT_BLOCKING_SYNC : flags;
 }

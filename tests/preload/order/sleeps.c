@@ -186,10 +186,23 @@ static void *wait_then_let_go(void *unused)
     return unused;
 }
 
+/* Waits that the driver has been asked for. */
+static unsigned long n_waits(void)
+{
+    static const char *const calls[] = {"cuStreamSynchronize", "cuEventSynchronize",
+                                        "cuCtxSynchronize", "cuMemcpyDtoH_v2", "cuMemcpyHtoD_v2"};
+    unsigned long n = 0;
+
+    for (size_t i = 0; i < N_OF(calls); i++)
+        n += sim_calls(calls[i]);
+    return n;
+}
+
 /* The thread that it returns is in a wait for what the stream does for a while. */
 static pthread_t begin_wait(CUresult (*wait)(void), CUstream stream)
 {
-    const struct timespec while_it_begins = {0, BUSY_NS};
+    const struct timespec while_it_begins = {0, BUSY_NS / 4};
+    unsigned long before;
     pthread_t thread;
 
     atomic_store(&may_end, 0);
@@ -201,8 +214,10 @@ static pthread_t begin_wait(CUresult (*wait)(void), CUstream stream)
         ;
     OK(cuLaunchHostFunc(stream, take_time, (void *)(uintptr_t)(10 * BUSY_NS)));
     OK(cuEventRecord(event, stream));
+    before = n_waits();
     atomic_store(&waiter.is_there, true);
-    (void)nanosleep(&while_it_begins, NULL);
+    while (n_waits() == before)
+        (void)nanosleep(&while_it_begins, NULL);
     return thread;
 }
 

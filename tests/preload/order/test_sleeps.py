@@ -8,12 +8,13 @@ SLEEP, AUTO = {'ALLOGRAFT_WAIT': 'sleep'}, {'ALLOGRAFT_WAIT': 'auto'}
 VARIANTS = [SLEEP, AUTO, dict(SLEEP, ALLOGRAFT_POLICY='pool'), dict(SLEEP, ALLOGRAFT_WAITS='1'),
             dict(SLEEP, ALLOGRAFT_POLICY='native', ALLOGRAFT_FREE='sync'), dict(SLEEP, ALLOGRAFT_GRAPH='all')]
 THREAD = {'SIM_SCHED': 'thread'}  # the device works by itself, so that a wait takes its time
+LAZY = {'SIM_SCHED': 'lazy'}  # it begins when somebody waits, whenever that is
 N_KINDS = 13
 
 
 class Sleeps(Case):
     def counts(self, words, settings, **more):
-        result = preloaded([SLEEPS, *words], dict(THREAD, **settings), **more)
+        result = preloaded([SLEEPS, *words], dict(LAZY, **settings), **more)
         self.assertEqual(result.status, 0, result.err)
         return result.report()['waiting']
 
@@ -30,6 +31,15 @@ class Sleeps(Case):
     def test_errors_that_stay(self):
         self.same([SLEEPS, 'broken'], variants=VARIANTS, seeds=SEEDS, settings={'SIM_VIOLATION': 'count'}, quiet=False)
 
+    def test_driver_refuses_what_sleeping_takes(self):
+        for symbol, least in (('cuCtxRecordEvent', 4), ('cuCtxGetFlags', 1), ('cuThreadExchangeStreamCaptureMode', 11)):
+            refused = dict(LAZY, SIM_FAIL=symbol + ':0:999')
+            for _, result in self.same([SLEEPS, 'kinds'], variants=[SLEEP], settings=refused):
+                counts = result.report()['waiting']
+                self.assertGreaterEqual(counts['slept'], least, symbol)
+                self.assertEqual(counts['flags'], 0, symbol)
+                self.assertEqual(counts['legacy_stream'] > 0, symbol != 'cuCtxGetFlags', symbol)
+
     def test_later_work_is_not_waited_for(self):
         self.same([SLEEPS, 'later'], variants=[SLEEP, AUTO], settings=THREAD)
 
@@ -37,7 +47,7 @@ class Sleeps(Case):
         self.same([SLEEPS, 'beside'], variants=[SLEEP, AUTO], settings=THREAD)
 
     def test_child(self):
-        for _, result in self.same([SLEEPS, 'forks'], variants=[SLEEP], settings=THREAD):
+        for _, result in self.same([SLEEPS, 'forks'], variants=[SLEEP], settings=LAZY):
             self.assertEqual([r['waiting']['slept'] for r in result.reports() if r['waiting']['slept']], [1])
 
     def test_is_no_point_of_cancellation(self):
@@ -47,9 +57,9 @@ class Sleeps(Case):
             self.assertIn('%s: came back 1, cancelled 1\n' % way, result.out)
 
     def test_jumps_out(self):
-        native = run([SLEEPS, 'jumps', 'cuStreamSynchronize'], THREAD)
+        native = run([SLEEPS, 'jumps', 'cuStreamSynchronize'], LAZY)
         self.assertNotIn('nothing', native.out)
-        result = preloaded([SLEEPS, 'jumps', 'cuEventSynchronize'], dict(THREAD, **SLEEP))
+        result = preloaded([SLEEPS, 'jumps', 'cuEventSynchronize'], dict(LAZY, **SLEEP))
         self.assertEqual((native.status, native.out, native.err), (result.status, result.out, result.err))
 
     def test_counts(self):
@@ -80,7 +90,7 @@ class Sleeps(Case):
             self.assertEqual(set(self.counts(['kinds'], settings).values()), {0})
 
     def test_text(self):
-        result = preloaded([SLEEPS, 'kinds'], dict(THREAD, ALLOGRAFT_WAIT='sleep', ALLOGRAFT_STATS='full'), stats=None)
+        result = preloaded([SLEEPS, 'kinds'], dict(LAZY, ALLOGRAFT_WAIT='sleep', ALLOGRAFT_STATS='full'), stats=None)
         self.assertIn('\n  how threads waited for the device (ALLOGRAFT_WAIT)\n', result.err)
         self.assertRegex(result.err, r'\n    waits in which the thread slept +\d+\n')
 
