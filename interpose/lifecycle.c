@@ -73,6 +73,7 @@
 #include "policy/order/drain.h"
 #include "policy/order/free.h"
 #include "policy/order/watch.h"
+#include "policy/pinned/pinned.h"
 #include "policy/pressure.h"
 #include "policy/slab.h"
 #include "policy/waiting/events.h"
@@ -169,7 +170,7 @@ static void (*const children[])(void) = {
     ag_ipc_export_begin_child, ag_ipc_import_begin_child, ag_app_graphs_begin_child,
     ag_budget_begin_child,     ag_slab_begin_child,       ag_caller_begin_child,
     ag_unseen_begin_child,     ag_sleep_begin_child,      ag_copying_begin_child,
-    devices_begin_child,
+    devices_begin_child,       ag_pinned_blocks_begin_child,
 };
 
 /* The driver does not work in a forked child if the parent had it in use, and all metadata is the
@@ -248,6 +249,8 @@ static void configure(void)
     ag_slab_configure(options.guard == AG_GUARD_OFF ? options.slab : 0);
     atomic_store(&ag_entry_copies, ag_copying_configure(&options));
     ag_sleep_configure(options.wait);
+    ag_pinned_configure(options.host, options.host_cache,
+                        options.origins[AG_OPTION_HOST_CACHE].kind == AG_ORIGIN_DEFAULT);
     ag_entry_configure(&options);
 }
 

@@ -289,17 +289,23 @@ struct ag_block_rare *ag_ledger_rare(struct ag_block *block)
     return rare;
 }
 
+uint64_t ag_ledger_new_buffer_id(void)
+{
+    static _Atomic uint64_t next_buffer = FIRST_BUFFER; /* relaxed: a number */
+
+    return atomic_fetch_add_explicit(&next_buffer, 1, memory_order_relaxed);
+}
+
 /* Given when somebody asks: few do, and a shared counter would cost every allocation. */
 uint64_t ag_ledger_buffer_id(CUdeviceptr base)
 {
-    static _Atomic uint64_t next_buffer = FIRST_BUFFER; /* relaxed: a number */
     unsigned i = lock_shard(base);
     struct ag_block *block = ag_map_get(&shards[i].map, base);
     struct ag_block_rare *rare = block ? ag_ledger_rare(block) : NULL;
     uint64_t id = rare ? atomic_load_explicit(&rare->buffer_id, memory_order_relaxed) : 0;
 
     if (rare && !id) {
-        id = atomic_fetch_add_explicit(&next_buffer, 1, memory_order_relaxed);
+        id = ag_ledger_new_buffer_id();
         atomic_store_explicit(&rare->buffer_id, id, memory_order_relaxed);
     }
     ag_spin_release(&shards[i].lock);

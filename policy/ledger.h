@@ -206,6 +206,9 @@ bool ag_ledger_rename(struct ag_block *block, CUdeviceptr address, bool always);
 
 /* The entry of the block that begins at `base`. False when there is none. */
 bool ag_ledger_look(CUdeviceptr base, struct ag_block_seen *ret_seen);
+/* One that no allocation had before: neither ours nor, since it counts from low numbers, the
+ * driver's. */
+uint64_t ag_ledger_new_buffer_id(void);
 /* CU_POINTER_ATTRIBUTE_BUFFER_ID of that block; 0 when there is none, or no memory for it. */
 uint64_t ag_ledger_buffer_id(CUdeviceptr base);
 

@@ -12,6 +12,7 @@
 #include "policy/held.h"
 #include "policy/ledger.h"
 #include "policy/order/drain.h"
+#include "policy/pinned/pinned_answers.h"
 
 AG_ENTRY CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 {
@@ -114,6 +115,14 @@ AG_ENTRY CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute a
     return ag_entry_leave(ag_answer_set_attribute(value, attribute, ptr));
 }
 
+static CUresult free_pinned(void *p)
+{
+    struct ag_held_free held;
+
+    ag_held_free_begin(&held, (uintptr_t)p);
+    return ag_held_free_end(&held, ag_pinned_free(p));
+}
+
 /* It waits for all work, so the hook is left before, as in WAITS of made/kinds.c.in. */
 AG_ENTRY CUresult cuMemFreeHost(void *p)
 {
@@ -121,8 +130,24 @@ AG_ENTRY CUresult cuMemFreeHost(void *p)
 
     AG_ENTER(cuMemFreeHost, p);
     AG_TIMES_WAIT(AG_WAIT_FREE, cuMemFreeHost);
+    if (AG_UNLIKELY(ag_pinned_on))
+        return ag_entry_leave(free_pinned(p));
     ag_watch_work(CU_STREAM_PER_THREAD, true); /* of whatever stream */
     ag_held_free_begin(&held, (uintptr_t)p);
     (void)ag_entry_leave(CUDA_SUCCESS);
     return ag_held_free_end(&held, ag_cu.cuMemFreeHost(p));
+}
+
+AG_ENTRY CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *ret_p, void *p, unsigned int flags)
+{
+    AG_ENTER(cuMemHostGetDevicePointer_v2, ret_p, p, flags);
+    p = (void *)ag_pinned_answers_address((uintptr_t)p);
+    return ag_entry_leave(ag_cu.cuMemHostGetDevicePointer_v2(ret_p, p, flags));
+}
+
+AG_ENTRY CUresult cuMemHostGetFlags(unsigned int *flags, void *p)
+{
+    AG_ENTER(cuMemHostGetFlags, flags, p);
+    p = (void *)ag_pinned_answers_address((uintptr_t)p);
+    return ag_entry_leave(ag_cu.cuMemHostGetFlags(flags, p));
 }

@@ -16,6 +16,7 @@
 #include "policy/held.h"
 #include "policy/inject.h"
 #include "policy/order/drain.h"
+#include "policy/pinned/pinned.h"
 
 /* Pinned memory that CUDA's own libraries keep for themselves is none that the program reads. */
 static void note_host(const void *caller, size_t bytes)
@@ -42,6 +43,44 @@ static void note_managed(const void *caller, size_t bytes)
         ag_pressure_yield(context->device, bytes);
 }
 
+/* Does memory that is kept serve the call? `how` as in policy/pinned/blocks.h. */
+static bool kept_host(void **p, size_t bytes, unsigned how)
+{
+    return AG_UNLIKELY(ag_pinned_on) && p && bytes && ag_pinned_take(p, bytes, how);
+}
+
+static bool kept_registered(void *p, size_t bytes, unsigned how)
+{
+    (void)p, (void)bytes, (void)how;
+    return false;
+}
+
+static bool kept_managed(CUdeviceptr *p, size_t bytes, unsigned how)
+{
+    (void)p, (void)bytes, (void)how;
+    return false;
+}
+
+/* What the driver gave. */
+static CUresult new_host(CUresult result, void **p, size_t bytes, unsigned how)
+{
+    if (AG_UNLIKELY(ag_pinned_on) && result == CUDA_SUCCESS && bytes)
+        ag_pinned_note(*p, bytes, how);
+    return result;
+}
+
+static CUresult new_registered(CUresult result, void *p, size_t bytes, unsigned how)
+{
+    (void)p, (void)bytes, (void)how;
+    return result;
+}
+
+static CUresult new_managed(CUresult result, CUdeviceptr *p, size_t bytes, unsigned how)
+{
+    (void)p, (void)bytes, (void)how;
+    return result;
+}
+
 static CUresult given_host(CUresult result, void **p, size_t bytes)
 {
     return ag_held_given_host(result, p, bytes);
@@ -58,9 +97,15 @@ static CUresult given_managed(CUresult result, CUdeviceptr *p, size_t bytes)
     return ag_held_given(result, AG_HELD_MANAGED, p, bytes);
 }
 
-/* Hooks of calls that take memory `p` of `bytes`, which a rule may fail. `kind`: of the memory,
- * in the names of the functions above. */
-#define TAKES(call, kind, symbol, parameters, ...)                            \
+/* The driver's call, made again where pinned memory that was kept can make room for it. */
+#define GIVEN_ROOM(result, symbol, ...)     \
+    do {                                    \
+        result = ag_cu.symbol(__VA_ARGS__); \
+    } while (AG_UNLIKELY(result == CUDA_ERROR_OUT_OF_MEMORY) && ag_pinned_relieve())
+
+/* Hooks of calls that take memory `p` of `bytes`, which a rule may fail. `kind`: of the memory, in
+ * the names of the functions above. */
+#define TAKES(call, kind, how, symbol, parameters, ...)                       \
     AG_ENTRY CUresult symbol parameters                                       \
     {                                                                         \
         CUresult result = CUDA_SUCCESS;                                       \
@@ -68,22 +113,28 @@ static CUresult given_managed(CUresult result, CUdeviceptr *p, size_t bytes)
         AG_ENTER(symbol, __VA_ARGS__);                                        \
         if (p && bytes)                                                       \
             result = ag_inject(call, bytes, -1, __builtin_return_address(0)); \
-        if (result == CUDA_SUCCESS) {                                         \
+        if (result == CUDA_SUCCESS)                                           \
             note_##kind(__builtin_return_address(0), bytes);                  \
-            result = ag_cu.symbol(__VA_ARGS__);                               \
+        if (result == CUDA_SUCCESS && !kept_##kind(p, bytes, how)) {          \
+            GIVEN_ROOM(result, symbol, __VA_ARGS__);                          \
+            result = new_##kind(result, p, bytes, how);                       \
         }                                                                     \
         return ag_entry_leave(given_##kind(result, p, bytes));                \
     }
 
-TAKES(AG_CALL_HOST, host, cuMemAllocHost, (void **p, unsigned int bytes), p, bytes)
-TAKES(AG_CALL_HOST, host, cuMemAllocHost_v2, (void **p, size_t bytes), p, bytes)
-TAKES(AG_CALL_HOST, host, cuMemHostAlloc, (void **p, size_t bytes, unsigned int flags), p, bytes,
-      flags)
-TAKES(AG_CALL_HOST, registered, cuMemHostRegister, (void *p, size_t bytes, unsigned int flags), p,
+#define DRIVERS (~0u) /* memory that is never kept */
+/* Flags that the driver refuses say nothing of ours. */
+#define FLAGS ((flags) & AG_PINNED_PLAIN ? DRIVERS : (flags))
+
+TAKES(AG_CALL_HOST, host, DRIVERS, cuMemAllocHost, (void **p, unsigned int bytes), p, bytes)
+TAKES(AG_CALL_HOST, host, AG_PINNED_PLAIN, cuMemAllocHost_v2, (void **p, size_t bytes), p, bytes)
+TAKES(AG_CALL_HOST, host, FLAGS, cuMemHostAlloc, (void **p, size_t bytes, unsigned int flags), p,
       bytes, flags)
-TAKES(AG_CALL_HOST, registered, cuMemHostRegister_v2, (void *p, size_t bytes, unsigned int flags),
-      p, bytes, flags)
-TAKES(AG_CALL_MANAGED, managed, cuMemAllocManaged,
+TAKES(AG_CALL_HOST, registered, DRIVERS, cuMemHostRegister,
+      (void *p, size_t bytes, unsigned int flags), p, bytes, flags)
+TAKES(AG_CALL_HOST, registered, DRIVERS, cuMemHostRegister_v2,
+      (void *p, size_t bytes, unsigned int flags), p, bytes, flags)
+TAKES(AG_CALL_MANAGED, managed, DRIVERS, cuMemAllocManaged,
       (CUdeviceptr * p, size_t bytes, unsigned int flags), p, bytes, flags)
 
 /* The state of its stream, if that is replayed. A graph with a host function is none that can be

@@ -36,6 +36,7 @@
 #include "policy/guard/guard.h"
 #include "policy/ipc/ipc.h"
 #include "policy/ledger.h"
+#include "policy/pinned/pinned_answers.h"
 #include "policy/pressure.h"
 #include "policy/slab.h"
 
@@ -81,10 +82,26 @@ static bool has_context(void)
     return ag_cu.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current;
 }
 
+static CUresult pinned_range(CUdeviceptr *ret_base, size_t *ret_size, CUdeviceptr address,
+                             const struct ag_pinned_seen *pinned)
+{
+    CUresult result =
+        ag_cu.cuMemGetAddressRange_v2(ret_base, ret_size, ag_pinned_answers_known(address, pinned));
+
+    if (result == CUDA_SUCCESS && ret_size)
+        *ret_size = pinned->requested;
+    return result;
+}
+
 CUresult ag_answer_address_range(CUdeviceptr *ret_base, size_t *ret_size, CUdeviceptr address)
 {
     struct ag_block_seen block;
-    enum ag_found found = ret_base || ret_size ? ag_lookup(address, &block) : AG_FOUND_NOTHING;
+    struct ag_pinned_seen pinned;
+    enum ag_found found;
+
+    if (ag_pinned_answers_find(address, &pinned))
+        return pinned_range(ret_base, ret_size, address, &pinned);
+    found = ret_base || ret_size ? ag_lookup(address, &block) : AG_FOUND_NOTHING;
 
     /* Without a current context the driver refuses it, whatever the address is (580.159). */
     if (found == AG_FOUND_NOTHING || !has_context())
@@ -174,12 +191,38 @@ static void correct_found(void *data, CUpointer_attribute attribute, enum ag_fou
         ag_app_answer_pool(data);
 }
 
+static CUresult pinned_attribute(void *data, CUpointer_attribute attribute, CUdeviceptr address,
+                                 const struct ag_pinned_seen *pinned)
+{
+    CUresult result =
+        ag_cu.cuPointerGetAttribute(data, attribute, ag_pinned_answers_known(address, pinned));
+
+    if (result == CUDA_SUCCESS)
+        ag_pinned_answers_correct(data, attribute, pinned);
+    return result;
+}
+
+static CUresult pinned_attributes(unsigned count, CUpointer_attribute *attributes, void **data,
+                                  CUdeviceptr address, const struct ag_pinned_seen *pinned)
+{
+    CUdeviceptr known = ag_pinned_answers_known(address, pinned);
+    CUresult result = ag_cu.cuPointerGetAttributes(count, attributes, data, known);
+
+    for (unsigned i = 0; known == address && result == CUDA_SUCCESS && i < count; i++)
+        ag_pinned_answers_correct(data[i], attributes[i], pinned);
+    return result;
+}
+
 CUresult ag_answer_attribute(void *data, CUpointer_attribute attribute, CUdeviceptr address)
 {
     struct ag_block_seen block;
-    enum ag_found found = ag_lookup_quickly(address, &block);
+    struct ag_pinned_seen pinned;
+    enum ag_found found;
     CUresult result;
 
+    if (ag_pinned_answers_find(address, &pinned))
+        return pinned_attribute(data, attribute, address, &pinned);
+    found = ag_lookup_quickly(address, &block);
     if (found == AG_FOUND_FREED)
         return CUDA_ERROR_INVALID_VALUE;
     result = ag_cu.cuPointerGetAttribute(data, attribute, address);
@@ -192,9 +235,15 @@ CUresult ag_answer_attributes(unsigned count, CUpointer_attribute *attributes, v
                               CUdeviceptr address)
 {
     struct ag_block_seen block;
-    enum ag_found found = ag_lookup_quickly(address, &block);
-    CUresult result = ag_cu.cuPointerGetAttributes(
-        count, attributes, data, found == AG_FOUND_FREED ? AG_LOOKUP_NOWHERE : address);
+    struct ag_pinned_seen pinned;
+    enum ag_found found;
+    CUresult result;
+
+    if (ag_pinned_answers_find(address, &pinned))
+        return pinned_attributes(count, attributes, data, address, &pinned);
+    found = ag_lookup_quickly(address, &block);
+    result = ag_cu.cuPointerGetAttributes(count, attributes, data,
+                                          found == AG_FOUND_FREED ? AG_LOOKUP_NOWHERE : address);
 
     for (unsigned i = 0; result == CUDA_SUCCESS && i < count; i++)
         correct_found(data[i], attributes[i], found, &block);
@@ -238,8 +287,16 @@ CUresult ag_answer_set_attribute(const void *value, CUpointer_attribute attribut
                                  CUdeviceptr address)
 {
     struct ag_block_seen block;
-    bool is_sync = value && attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS && has_context() &&
-                   ag_lookup_redirected(address, &block);
+    struct ag_pinned_seen pinned;
+    bool is_sync;
+
+    if (ag_pinned_answers_find(address, &pinned)) {
+        ag_pinned_blocks_note_altered(pinned.address);
+        return ag_cu.cuPointerSetAttribute(value, attribute,
+                                           ag_pinned_answers_known(address, &pinned));
+    }
+    is_sync = value && attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS && has_context() &&
+              ag_lookup_redirected(address, &block);
 
     if (is_sync && block.slab) {
         ag_churn_note_shared();

@@ -65,6 +65,13 @@ static inline enum ag_drain ag_drain_reason(void)
 
     return bits ? (enum ag_drain)__builtin_ctz(bits) : AG_DRAIN_NOT;
 }
+/* Was that noted, whether it counts or not? */
+static inline bool ag_drain_has_noted(enum ag_visible how)
+{
+    return atomic_load_explicit(&ag_drain_state.reasons, memory_order_seq_cst) >>
+               (AG_DRAIN_VISIBLE + how) &
+           1;
+}
 /* Do frees not drain yet, and would they once something is noted? */
 static inline bool ag_drain_may_begin(void)
 {

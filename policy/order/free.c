@@ -47,28 +47,41 @@ static CUresult free_in_capture(struct ag_context *context, bool *ret_set_aside)
     return result;
 }
 
-static CUresult drain_work(struct ag_context *context, enum ag_drain why, bool *ret_set_aside)
+/* The host waits for all work of the context, unless a capture is open. */
+static CUresult wait_for_work(struct ag_context *context, bool *ret_in_capture)
 {
     uint64_t ordered = atomic_load_explicit(&context->barrier.placed, memory_order_acquire);
     uint64_t n_left = ag_watch_draining();
     enum ag_fence_result placed = ag_fence_place_for_host(context);
     CUresult result = CUDA_ERROR_NOT_SUPPORTED;
 
-    ag_timing_is_slow();
-    if (placed == AG_FENCE_IN_CAPTURE)
-        return free_in_capture(context, ret_set_aside);
+    *ret_in_capture = placed == AG_FENCE_IN_CAPTURE;
+    if (*ret_in_capture)
+        return result;
     if (placed == AG_FENCE_PLACED)
         result = ag_fence_wait_on_host(context->host_fence.event);
     if (result != CUDA_SUCCESS && !ag_capture_is_open())
         result = ag_fence_wait_context(context); /* it returns what a native free would */
-    if (result != CUDA_SUCCESS) {
-        ag_stats_add(AG_STAT_FREE_REFUSED, 1);
+    if (result != CUDA_SUCCESS)
         return result;
-    }
     ag_host_wait_completed(context, ordered);
     ag_watch_drained(n_left);
-    ag_drain_count(why);
     return CUDA_SUCCESS;
+}
+
+static CUresult drain_work(struct ag_context *context, enum ag_drain why, bool *ret_set_aside)
+{
+    bool in_capture;
+    CUresult result = wait_for_work(context, &in_capture);
+
+    ag_timing_is_slow();
+    if (in_capture)
+        return free_in_capture(context, ret_set_aside);
+    if (result == CUDA_SUCCESS)
+        ag_drain_count(why);
+    else
+        ag_stats_add(AG_STAT_FREE_REFUSED, 1);
+    return result;
 }
 
 static CUresult drain_for_threads(struct ag_context *context, bool *ret_set_aside)
@@ -122,6 +135,27 @@ static CUresult leave_due(struct ag_context *context, bool *ret_set_aside)
     return result;
 }
 
+bool ag_free_finds_nothing(void)
+{
+    return ag_watch_is_clear() && !ag_host_wait_pending();
+}
+
+static void wait_for_each(struct ag_context *context, void *done)
+{
+    bool in_capture;
+
+    if (*(bool *)done && wait_for_work(context, &in_capture) != CUDA_SUCCESS)
+        *(bool *)done = false;
+}
+
+bool ag_free_wait_for_all(void)
+{
+    bool done = true;
+
+    ag_context_each(wait_for_each, &done);
+    return done;
+}
+
 CUresult ag_free_order_work(struct ag_context *context, bool *ret_set_aside)
 {
     enum ag_drain why = ag_drain_reason();
@@ -129,9 +163,8 @@ CUresult ag_free_order_work(struct ag_context *context, bool *ret_set_aside)
     if (ag_capture_is_open())
         return free_in_capture(context, ret_set_aside);
     if (why != AG_DRAIN_NOT)
-        return ag_watch_is_clear() && !ag_host_wait_pending()
-                   ? ag_free_order_nothing(context)
-                   : drain_work(context, why, ret_set_aside);
+        return ag_free_finds_nothing() ? ag_free_order_nothing(context)
+                                       : drain_work(context, why, ret_set_aside);
     if (ag_watch_is_clear())
         return ag_free_order_nothing(context);
     if (ag_drain_for_threads() && ag_watch_has_worked())

@@ -205,7 +205,7 @@ class Case(unittest.TestCase):
     maxDiff = None
 
     def same(self, command, variants=None, drop=None, seeds=SEEDS[:1], settings=None, quiet=True,
-             signal=False):
+             signal=False, preload=(LIBRARY,)):
         """The run under each variant ends and prints as the native one does. Lines that match
         `drop` (a pattern, or a function of the variant that gives one or None) are left out;
         `signal`: the program is meant to be ended by one. Returns the preloaded results as (variant, result)."""
@@ -217,7 +217,7 @@ class Case(unittest.TestCase):
             for variant in chosen(EXACT if variants is None else variants, seed == seeds[0]):
                 pattern = drop(variant) if callable(drop) else drop
                 with self.subTest(variant=title(variant), seed=seed):
-                    result = preloaded(command, dict(common, **variant))
+                    result = preloaded(command, dict(common, **variant), preload=preload)
                     self.assertEqual(lines(native.out, pattern), lines(result.out, pattern),
                                      result.err)
                     self.assertEqual(native.status, result.status, result.err)

@@ -438,6 +438,7 @@ static void add_cache_and_pressure(struct ag_text *text, const struct job *job)
     static const char *const groups[][2] = {
         {"cache", "Cache of freed blocks"},
         {"slabs", "Slabs for small blocks"},
+        {"pinned", "Pinned memory that is kept"},
         {"pool", "Pools of Allograft's own"},
         {"managed", "Managed memory"},
         {"pressure", "Memory pressure"},

@@ -561,6 +561,10 @@ static void read_report(struct reader *reader, const json_t *root, struct ag_mom
     reader->stats->slab_bytes.current =
         read_count(reader, part(reader, root, "slabs"), "held_bytes");
     reader->stats->slab_bytes.peak = read_count(reader, part(reader, root, "slabs"), "peak_bytes");
+    reader->stats->pinned_bytes.current =
+        read_count(reader, part(reader, root, "pinned"), "held_bytes");
+    reader->stats->pinned_bytes.peak =
+        read_count(reader, part(reader, root, "pinned"), "peak_bytes");
 }
 
 /* ---- who held memory, and who waited ------------------------------------------------------- */

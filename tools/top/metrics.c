@@ -100,6 +100,16 @@ static double cache_misses(const struct process *process)
     return (double)process_counter(process, AG_STAT_CACHE_MISS);
 }
 
+static double pinned_bytes(const struct process *process)
+{
+    return (double)process->stats->pinned_bytes.current;
+}
+
+static double pinned_hits(const struct process *process)
+{
+    return (double)process_counter(process, AG_STAT_PINNED_HIT);
+}
+
 static double spilled(const struct process *process)
 {
     return (double)process_counter(process, AG_STAT_LADDER_SPILL);
@@ -141,6 +151,9 @@ static const struct plain plains[] = {
      own_graphs_bytes},
     {"cache_hits", "counter", NULL, "Allocations answered without the driver.", cache_hits},
     {"cache_misses", "counter", NULL, "Allocations that went to the driver.", cache_misses},
+    {"pinned_kept_bytes", "gauge", "bytes", "Freed pinned memory that is kept.", pinned_bytes},
+    {"pinned_hits", "counter", NULL, "Allocations of pinned memory answered without the driver.",
+     pinned_hits},
     {"spilled_allocations", "counter", NULL,
      "Allocations that went to the host for want of memory.", spilled},
     {"damaged_blocks", "counter", NULL, "Blocks that guards found written outside or after a free.",

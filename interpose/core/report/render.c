@@ -382,6 +382,12 @@ static void json_frees(struct ag_emitter *json, const struct view *view)
     ag_emit_number(json, "held_bytes", ag_relaxed(&view->stats->slab_bytes.current));
     ag_emit_number(json, "peak_bytes", ag_relaxed(&view->stats->slab_bytes.peak));
     ag_emit_end(json);
+    ag_emit_line(json, 0);
+    ag_emit_object(json, "pinned");
+    ag_render_group_json(json, view->stats, "pinned");
+    ag_emit_number(json, "held_bytes", ag_relaxed(&view->stats->pinned_bytes.current));
+    ag_emit_number(json, "peak_bytes", ag_relaxed(&view->stats->pinned_bytes.peak));
+    ag_emit_end(json);
     ag_render_object_json(json, view->stats, 0, "pool", "pool");
 }
 
@@ -706,6 +712,10 @@ void ag_render_text(struct ag_text *text, const struct ag_stats *stats,
     if (ag_relaxed(&stats->slab_bytes.peak))
         ADD(view, "    %-52s %14s\n", "most bytes in slabs",
             ag_text_size(slabs, sizeof(slabs), ag_relaxed(&stats->slab_bytes.peak)));
+    text_group(view, "pinned", "pinned memory that is kept (ALLOGRAFT_HOST)");
+    if (ag_relaxed(&stats->pinned_bytes.peak))
+        ADD(view, "    %-52s %14s\n", "most bytes of it kept",
+            ag_text_size(slabs, sizeof(slabs), ag_relaxed(&stats->pinned_bytes.peak)));
     text_pool_made(view);
     text_group(view, "managed", "managed memory");
     text_group(view, "pressure", "want of memory");

@@ -221,6 +221,7 @@ struct ag_stats {
     _Atomic uint64_t peak_all[AG_STATS_DEVICES];   /* likewise of all placements together */
     _Atomic uint64_t given_peak[AG_STATS_DEVICES]; /* most bytes that we had of the driver */
     struct ag_level pending_bytes, slab_bytes, own_graphs;
+    struct ag_level pinned_bytes; /* freed, and kept */
     struct ag_own_graph_stats own_graph_devices[AG_STATS_DEVICES];
     _Atomic uint64_t cached_peak; /* most bytes in one context's cache */
     _Atomic uint32_t n_marks;

@@ -18,6 +18,7 @@ enum ag_on_error { AG_ON_ERROR_NOTE, AG_ON_ERROR_REPORT, AG_ON_ERROR_EXIT };
 #define AG_ON_ERROR_STATUS 70 /* the exit status of the latter */
 enum ag_copy { AG_COPY_BY_DRIVER, AG_COPY_BY_CREW };
 enum ag_wait_mode { AG_WAIT_MODE_NATIVE, AG_WAIT_MODE_SLEEP, AG_WAIT_MODE_AUTO };
+enum ag_host_mode { AG_HOST_NATIVE, AG_HOST_CACHE, AG_HOST_FAST };
 enum ag_guard { AG_GUARD_OFF, AG_GUARD_POISON, AG_GUARD_CANARY, AG_GUARD_PAGE };
 
 struct ag_size {
@@ -36,6 +37,7 @@ typedef enum ag_access ag_type_ACCESS;
 typedef enum ag_prefetch ag_type_PREFETCH;
 typedef enum ag_oom ag_type_OOM;
 typedef enum ag_copy ag_type_COPY;
+typedef enum ag_host_mode ag_type_HOST_MODE;
 typedef enum ag_guard ag_type_GUARD;
 typedef enum ag_on_error ag_type_ON_ERROR;
 typedef enum ag_wait_mode ag_type_WAIT_MODE;

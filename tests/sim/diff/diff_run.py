@@ -64,6 +64,10 @@ POLICIES = {
     'sleep': 'ALLOGRAFT_WAIT=sleep',
     'sauto': 'ALLOGRAFT_WAIT=auto',
     'nwaits': 'ALLOGRAFT_WAITS=1|ALLOGRAFT_POLICY=native|ALLOGRAFT_FREE=sync',
+    # Pinned memory that is kept; with little room, where its frees are watched and where they are not.
+    'pinned': 'ALLOGRAFT_HOST=cache',
+    'ptiny': 'ALLOGRAFT_HOST=cache|ALLOGRAFT_HOST_CACHE=20KiB|ALLOGRAFT_POLICY=native',
+    'pfast': 'ALLOGRAFT_HOST=fast',
     'off': 'ALLOGRAFT_DISABLE=1',
     # Copies: on a device that reaches pageable memory by itself they stay the driver's.
     'ccrew': CREW,
@@ -126,6 +130,7 @@ POLICIES.update({
     'gsoon': graphs('ALLOGRAFT_GRAPH_PROFIT=0|ALLOGRAFT_POOL_AFTER_US=100'),
     'gdefault': 'ALLOGRAFT_GRAPH=all',
     'gprofit': graphs('ALLOGRAFT_GRAPH_PROFIT=1|ALLOGRAFT_GRAPH_WARMUP=2'),
+    'gpinned': graphs('ALLOGRAFT_GRAPH_PROFIT=0|ALLOGRAFT_HOST=cache'),
     'gwaits': graphs('ALLOGRAFT_GRAPH_PROFIT=0|ALLOGRAFT_WAITS=1'),
     'gsleep': graphs('ALLOGRAFT_GRAPH_PROFIT=0|ALLOGRAFT_WAIT=sleep'),
     'g4': graphs('ALLOGRAFT_GRAPH_PROFIT=0|ALLOGRAFT_GRAPH_SEGMENT=4'),

@@ -24,6 +24,7 @@ enum ag_lock_rank {
     AG_RANK_SHARD,      /* one shard of a cache of freed blocks */
     AG_RANK_SLAB,       /* one shard of the slabs */
     AG_RANK_LEDGER,     /* one shard of the ledger */
+    AG_RANK_PINNED,     /* blocks of pinned memory */
     AG_RANK_BUDGET,     /* memory without an address, on the budget */
     AG_RANK_SPILLED,    /* list of spilled blocks */
     AG_RANK_RESIDENCY,  /* the estimate of where managed blocks lie */

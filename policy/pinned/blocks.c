@@ -1,0 +1,369 @@
+/* Blocks of pinned memory in a table by address, and those that are kept in lists: see blocks.h. */
+#include "policy/pinned/blocks.h"
+
+#include "interpose/core/base/arena.h"
+#include "interpose/core/base/hash.h"
+#include "interpose/core/base/map.h"
+#include "interpose/core/base/raise.h"
+#include "interpose/core/base/threads/lock.h"
+#include "interpose/core/report/stats.h"
+#include "policy/ledger.h"
+
+#define KINDS     256u /* lists of kept blocks: each of one kind, most often */
+#define MOST_SEEN 64u  /* blocks of such a list that are looked at */
+
+struct list {
+    struct ag_pinned_block *newest, *oldest;
+};
+
+static struct {
+    struct ag_lock lock; /* guards all below, and blocks */
+    struct ag_map map;   /* by address: those that are LIVE or KEPT, and BUSY until they leave */
+    struct list kept;
+    struct list away; /* BUSY, and out of the table */
+    struct list kinds[KINDS];
+    uint64_t kept_bytes;
+} table = {.lock = AG_LOCK_INIT(AG_RANK_PINNED)};
+
+static struct ag_arena arena = AG_ARENA_INIT(struct ag_pinned_block);
+
+/* Relaxed: a hint, and bounds that who has an address of a block has seen. */
+static _Atomic size_t n_kept;
+static _Atomic uint64_t lowest = UINT64_MAX, highest;
+
+/* --- lists --- */
+
+#define LIST(name, links)                                                                     \
+    static void add_to_##name(struct list *list, struct ag_pinned_block *it, bool as_oldest)  \
+    {                                                                                         \
+        it->links = (struct ag_pinned_links){as_oldest ? list->oldest : NULL,                 \
+                                             as_oldest ? NULL : list->newest};                \
+        *(it->links.newer ? &it->links.newer->links.older : &list->newest) = it;              \
+        *(it->links.older ? &it->links.older->links.newer : &list->oldest) = it;              \
+    }                                                                                         \
+    static void take_from_##name(struct list *list, struct ag_pinned_block *it)               \
+    {                                                                                         \
+        *(it->links.newer ? &it->links.newer->links.older : &list->newest) = it->links.older; \
+        *(it->links.older ? &it->links.older->links.newer : &list->oldest) = it->links.newer; \
+    }
+
+LIST(age, by_age)
+LIST(kind, by_kind)
+
+/* Sizes of one class differ by an eighth at most, so that a kept block wastes no more. */
+static unsigned class_of(size_t bytes)
+{
+    unsigned log2 = 63u - (unsigned)__builtin_clzll(bytes | 8);
+
+    return log2 * 8 + (unsigned)(bytes >> (log2 - 3) & 7);
+}
+
+static struct list *kind_of(const struct ag_context *context, unsigned how, size_t bytes)
+{
+    uint64_t hash = ag_hash_word(ag_hash_word((uintptr_t)context, how), class_of(bytes));
+
+    return &table.kinds[hash >> 56];
+}
+
+/* --- with the lock held --- */
+
+static void set_kept(struct ag_pinned_block *block, bool as_oldest)
+{
+    block->state = AG_PINNED_KEPT;
+    add_to_age(&table.kept, block, as_oldest);
+    add_to_kind(kind_of(block->context, block->how, block->size), block, as_oldest);
+    table.kept_bytes += block->size;
+    ag_level_add(&ag_stats.pinned_bytes, block->size);
+    atomic_fetch_add_explicit(&n_kept, 1, memory_order_relaxed);
+}
+
+/* A KEPT block becomes BUSY. */
+static void take_kept(struct ag_pinned_block *block)
+{
+    block->state = AG_PINNED_BUSY;
+    take_from_age(&table.kept, block);
+    take_from_kind(kind_of(block->context, block->how, block->size), block);
+    table.kept_bytes -= block->size;
+    ag_level_subtract(&ag_stats.pinned_bytes, block->size);
+    atomic_fetch_sub_explicit(&n_kept, 1, memory_order_relaxed);
+}
+
+static void set_away(struct ag_pinned_block *block)
+{
+    (void)ag_map_take(&table.map, block->address);
+    add_to_age(&table.away, block, false);
+}
+
+/* The block is nobody's memory any more. Who has it BUSY is told later, and puts the object back.
+ */
+static void end_block(struct ag_pinned_block *block)
+{
+    if (block->state == AG_PINNED_BUSY) {
+        set_away(block);
+        block->context = NULL;
+        return;
+    }
+    if (block->state == AG_PINNED_KEPT)
+        take_kept(block);
+    (void)ag_map_take(&table.map, block->address);
+    ag_arena_put(&arena, block);
+}
+
+/* A BUSY block whose context is gone is away, and ends in the hands of who has it. */
+static bool ends_here(struct ag_pinned_block *block)
+{
+    if (block->context)
+        return false;
+    take_from_age(&table.away, block);
+    ag_arena_put(&arena, block);
+    return true;
+}
+
+/* --- what the program has --- */
+
+static void note_bounds(uint64_t address, size_t bytes)
+{
+    uint64_t low = atomic_load_explicit(&lowest, memory_order_relaxed);
+
+    while (address < low && !atomic_compare_exchange_weak_explicit(
+                                &lowest, &low, address, memory_order_relaxed, memory_order_relaxed))
+        ;
+    ag_raise_to(&highest, address + bytes);
+}
+
+void ag_pinned_blocks_note(uint64_t address, size_t bytes, unsigned how, struct ag_context *context)
+{
+    struct ag_pinned_block *block = ag_arena_get(&arena), *before;
+
+    if (!block)
+        return;
+    *block = (struct ag_pinned_block){.address = address,
+                                      .size = bytes,
+                                      .requested = bytes,
+                                      .how = how,
+                                      .context = context,
+                                      .state = AG_PINNED_LIVE};
+    note_bounds(address, bytes);
+    ag_lock_take(&table.lock);
+    before = ag_map_get(&table.map, address);
+    if (before) /* freed past us */
+        end_block(before);
+    if (!ag_map_put(&table.map, address, block))
+        ag_arena_put(&arena, block);
+    ag_lock_release(&table.lock);
+}
+
+struct ag_pinned_block *ag_pinned_blocks_claim(uint64_t address, bool *ret_known)
+{
+    struct ag_pinned_block *block;
+
+    ag_lock_take(&table.lock);
+    block = ag_map_get(&table.map, address);
+    *ret_known = block != NULL;
+    if (block && block->state == AG_PINNED_LIVE)
+        block->state = AG_PINNED_BUSY;
+    else
+        block = NULL;
+    ag_lock_release(&table.lock);
+    return block;
+}
+
+bool ag_pinned_blocks_may_keep(struct ag_pinned_block *block)
+{
+    bool may;
+
+    ag_lock_take(&table.lock);
+    may = block->context && !block->is_altered;
+    ag_lock_release(&table.lock);
+    return may;
+}
+
+/* --- what is kept --- */
+
+bool ag_pinned_blocks_keep(struct ag_pinned_block *block, uint64_t now_ns)
+{
+    bool kept;
+
+    ag_lock_take(&table.lock);
+    kept = !ends_here(block);
+    if (kept) {
+        block->freed_ns = now_ns;
+        set_kept(block, false);
+    }
+    ag_lock_release(&table.lock);
+    return kept;
+}
+
+void ag_pinned_blocks_put_back(struct ag_pinned_block *block)
+{
+    ag_lock_take(&table.lock);
+    if (!ends_here(block))
+        set_kept(block, true);
+    ag_lock_release(&table.lock);
+}
+
+static bool serves(const struct ag_pinned_block *block, const struct ag_context *context,
+                   unsigned how, size_t bytes)
+{
+    return block->context == context && block->how == how && block->size >= bytes &&
+           class_of(block->size) == class_of(bytes);
+}
+
+struct ag_pinned_block *ag_pinned_blocks_find(const struct ag_context *context, unsigned how,
+                                              size_t bytes, bool oldest)
+{
+    const struct list *kind = kind_of(context, how, bytes);
+    struct ag_pinned_block *block;
+    unsigned seen = 0;
+
+    ag_lock_take(&table.lock);
+    block = oldest ? kind->oldest : kind->newest;
+    while (block && !serves(block, context, how, bytes))
+        block = ++seen == MOST_SEEN ? NULL : oldest ? block->by_kind.newer : block->by_kind.older;
+    if (block)
+        take_kept(block);
+    ag_lock_release(&table.lock);
+    return block;
+}
+
+bool ag_pinned_blocks_hand_over(struct ag_pinned_block *block, size_t bytes)
+{
+    bool handed;
+
+    ag_lock_take(&table.lock);
+    handed = !ends_here(block);
+    if (handed) {
+        block->state = AG_PINNED_LIVE;
+        block->requested = bytes;
+        block->buffer_id = ag_ledger_new_buffer_id();
+    }
+    ag_lock_release(&table.lock);
+    return handed;
+}
+
+/* --- what goes back --- */
+
+struct ag_pinned_block *ag_pinned_blocks_evict(uint64_t most_bytes, uint64_t before_ns)
+{
+    struct ag_pinned_block *first = NULL, **end = &first, *block;
+
+    ag_lock_take(&table.lock);
+    while ((block = table.kept.oldest) &&
+           (table.kept_bytes > most_bytes || block->freed_ns < before_ns)) {
+        take_kept(block);
+        set_away(block);
+        block->next = NULL;
+        *end = block;
+        end = &block->next;
+    }
+    ag_lock_release(&table.lock);
+    return first;
+}
+
+void ag_pinned_blocks_leave(struct ag_pinned_block *block)
+{
+    ag_lock_take(&table.lock);
+    if (block->context) /* else it has left */
+        set_away(block);
+    ag_lock_release(&table.lock);
+}
+
+void ag_pinned_blocks_forget(struct ag_pinned_block *block)
+{
+    ag_lock_take(&table.lock);
+    take_from_age(&table.away, block);
+    ag_arena_put(&arena, block);
+    ag_lock_release(&table.lock);
+}
+
+void ag_pinned_blocks_return(struct ag_pinned_block *block, enum ag_pinned_state state)
+{
+    ag_lock_take(&table.lock);
+    if (!ends_here(block)) {
+        take_from_age(&table.away, block);
+        if (!ag_map_put(&table.map, block->address, block))
+            ag_arena_put(&arena, block); /* the driver's to answer for from now on */
+        else if (state == AG_PINNED_KEPT)
+            set_kept(block, true);
+        else
+            block->state = state;
+    }
+    ag_lock_release(&table.lock);
+}
+
+/* --- the end of a context --- */
+
+void ag_pinned_blocks_context_dying(const struct ag_context *context)
+{
+    struct ag_pinned_block *first = NULL, *block;
+
+    ag_lock_take(&table.lock);
+    for (block = table.away.newest; block; block = block->by_age.older) {
+        if (block->context == context)
+            block->context = NULL;
+    }
+    for (size_t i = 0; i < table.map.capacity; i++) {
+        block = table.map.entries[i].value;
+        if (block && block->context == context) {
+            block->next = first;
+            first = block;
+        }
+    }
+    while ((block = first)) {
+        first = block->next;
+        end_block(block);
+    }
+    ag_lock_release(&table.lock);
+}
+
+/* --- questions --- */
+
+bool ag_pinned_blocks_look(uint64_t address, struct ag_pinned_seen *ret_seen)
+{
+    const struct ag_pinned_block *block;
+
+    ag_lock_take(&table.lock);
+    block = ag_map_get(&table.map, address);
+    if (block)
+        *ret_seen = (struct ag_pinned_seen){.address = block->address,
+                                            .size = block->size,
+                                            .requested = block->requested,
+                                            .buffer_id = block->buffer_id,
+                                            .is_live = block->state == AG_PINNED_LIVE};
+    ag_lock_release(&table.lock);
+    return block != NULL;
+}
+
+bool ag_pinned_blocks_may_hold(uint64_t address)
+{
+    return address >= atomic_load_explicit(&lowest, memory_order_relaxed) &&
+           address < atomic_load_explicit(&highest, memory_order_relaxed);
+}
+
+void ag_pinned_blocks_note_altered(uint64_t address)
+{
+    struct ag_pinned_block *block;
+
+    ag_lock_take(&table.lock);
+    block = ag_map_get(&table.map, address);
+    if (block)
+        block->is_altered = true;
+    ag_lock_release(&table.lock);
+}
+
+size_t ag_pinned_blocks_n_kept(void)
+{
+    return atomic_load_explicit(&n_kept, memory_order_relaxed);
+}
+
+void ag_pinned_blocks_begin_child(void)
+{
+    ag_lock_init(&table.lock, AG_RANK_PINNED);
+    ag_arena_begin_child(&arena);
+    ag_map_finish(&table.map);
+    table.kept = table.away = (struct list){0};
+    for (size_t i = 0; i < KINDS; i++)
+        table.kinds[i] = (struct list){0};
+    table.kept_bytes = 0;
+    atomic_store_explicit(&n_kept, 0, memory_order_relaxed);
+}

@@ -1,0 +1,100 @@
+/* Blocks of pinned memory that the driver gave: those that the program has, and those that it has
+ * freed and that are kept for it. Knows no driver.
+ *
+ * A block is LIVE, KEPT, or BUSY: in the hands of the thread that claimed, found or evicted it,
+ * which then says what becomes of it. A BUSY block may lose its context meanwhile; then it is
+ * nobody's memory any more, and whoever has it is told so when it hands it on. */
+#ifndef AG_PINNED_BLOCKS_H
+#define AG_PINNED_BLOCKS_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "interpose/core/driver/abi.h"
+
+struct ag_context;
+
+/* How the program asked for it: the flags of cuMemHostAlloc, or this of cuMemAllocHost. */
+#define AG_PINNED_PLAIN 0x100u
+
+enum ag_pinned_state { AG_PINNED_LIVE, AG_PINNED_BUSY, AG_PINNED_KEPT };
+
+struct ag_pinned_links {
+    struct ag_pinned_block *newer, *older;
+};
+
+/* Guarded by a lock of blocks.c, but for the members that say otherwise. */
+struct ag_pinned_block {
+    uint64_t address; /* never changes, nor do `size` and `how` */
+    size_t size;      /* that the driver was asked for */
+    unsigned how;
+    size_t requested; /* that the program was given */
+    enum ag_pinned_state state;
+    bool is_altered;            /* somebody set what stays with the memory: it is never kept */
+    uint64_t buffer_id;         /* 0: the driver's */
+    struct ag_context *context; /* NULL: it is gone */
+    uint64_t freed_ns;
+    struct ag_pinned_links by_age,
+        by_kind; /* of a KEPT block; of one that left the table, by_age */
+    /* These are the thread's that has it BUSY: */
+    CUevent event;                /* made once; NULL before */
+    bool waits;                   /* work recorded in `event` may use it */
+    struct ag_pinned_block *next; /* evicted with it */
+};
+
+/* The driver has given `bytes` at `address`. Where there is no memory to note that, the block is
+ * none of ours. What was known of the address before is forgotten. */
+void ag_pinned_blocks_note(uint64_t address, size_t bytes, unsigned how,
+                           struct ag_context *context);
+/* Makes a LIVE block BUSY. NULL: there is none; *ret_known says whether one begins there that the
+ * program does not have. */
+struct ag_pinned_block *ag_pinned_blocks_claim(uint64_t address, bool *ret_known);
+/* May a block that is freed be kept at all? */
+bool ag_pinned_blocks_may_keep(struct ag_pinned_block *block);
+
+/* Makes a BUSY block KEPT. False: its context is gone, and the block with it. */
+bool ag_pinned_blocks_keep(struct ag_pinned_block *block, uint64_t now_ns);
+/* Makes it KEPT again, as the oldest. */
+void ag_pinned_blocks_put_back(struct ag_pinned_block *block);
+/* Takes a KEPT block of at least `bytes`, but not much larger, and makes it BUSY: the one that was
+ * freed last, or with `oldest` first. NULL: there is none. */
+struct ag_pinned_block *ag_pinned_blocks_find(const struct ag_context *context, unsigned how,
+                                              size_t bytes, bool oldest);
+/* Makes a BUSY block the program's. False: its context is gone, and the block with it. */
+bool ag_pinned_blocks_hand_over(struct ag_pinned_block *block, size_t bytes);
+
+/* Takes the oldest KEPT blocks out of the table, until `most_bytes` are left at most and nothing
+ * that was freed before `before_ns`. A list, by `next`, of BUSY blocks. */
+struct ag_pinned_block *ag_pinned_blocks_evict(uint64_t most_bytes, uint64_t before_ns);
+/* A BUSY block leaves the table, before the driver gets it: whoever is given its address next may
+ * be told so before the call returns here. */
+void ag_pinned_blocks_leave(struct ag_pinned_block *block);
+/* The driver has it. */
+void ag_pinned_blocks_forget(struct ag_pinned_block *block);
+/* The driver did not take it: it is in the table again, in that state. */
+void ag_pinned_blocks_return(struct ag_pinned_block *block, enum ag_pinned_state state);
+
+/* The context ends, and all of its memory with it. */
+void ag_pinned_blocks_context_dying(const struct ag_context *context);
+
+/* What is known of the block that begins at `address`. False: nothing. */
+struct ag_pinned_seen {
+    uint64_t address;
+    size_t size, requested;
+    uint64_t buffer_id;
+    bool is_live;
+};
+bool ag_pinned_blocks_look(uint64_t address, struct ag_pinned_seen *ret_seen);
+/* May `address` lie in a block? */
+bool ag_pinned_blocks_may_hold(uint64_t address);
+void ag_pinned_blocks_note_altered(uint64_t address);
+
+/* How many are KEPT. */
+size_t ag_pinned_blocks_n_kept(void);
+
+/* A forked child has none. */
+void ag_pinned_blocks_begin_child(void);
+
+#endif

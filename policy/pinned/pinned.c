@@ -1,0 +1,209 @@
+/* The steps of an allocation and a free of pinned memory, and what is given back: see pinned.h. */
+#include "policy/pinned/pinned.h"
+
+#include "interpose/core/base/clock.h"
+#include "interpose/core/driver/driver.h"
+#include "interpose/core/report/stats.h"
+#include "policy/answers/lookup.h"
+#include "policy/contexts/context.h"
+#include "policy/contexts/enter.h"
+#include "policy/order/capture.h"
+#include "policy/order/drain.h"
+#include "policy/order/fence.h"
+#include "policy/order/watch.h"
+#include "policy/pinned/host_room.h"
+#include "policy/pinned/ready.h"
+
+#define KEEPS_FLAGS     (CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | AG_PINNED_PLAIN)
+#define LOOK_EVERY_NS   1000000000u
+#define IDLE_NS         10000000000u
+#define RELIEF_NS       10000000000u
+#define DEFAULT_PERCENT 10u
+
+bool ag_pinned_on;
+
+static enum ag_host_mode mode;
+static uint64_t most_bytes; /* that are kept */
+
+/* Relaxed: a thread that sees them late looks once too often, or keeps one block more. */
+static _Atomic uint64_t next_look_ns;
+static _Atomic bool is_short; /* of memory, the host, when it was looked at last */
+
+/* Keeps a tenth of the host's memory at most, unless the setting was set. */
+void ag_pinned_configure(enum ag_host_mode how, struct ag_size cache, bool is_default)
+{
+    struct ag_host_room room;
+
+    mode = how;
+    ag_pinned_on = how != AG_HOST_NATIVE;
+    if (!ag_pinned_on)
+        return;
+    ag_host_room_read("", &room);
+    most_bytes = ag_size_bytes(cache, room.total_bytes);
+    if (is_default && room.total_bytes && most_bytes > room.total_bytes / 100 * DEFAULT_PERCENT)
+        most_bytes = room.total_bytes / 100 * DEFAULT_PERCENT;
+}
+
+/* --- an allocation --- */
+
+/* The current context, where memory of it may be handed out now. */
+static struct ag_context *serving_context(void)
+{
+    struct ag_context *context = ag_context_current();
+
+    if (!context || ag_context_is_inside() || ag_capture_is_open() ||
+        ag_context_sticky_error_here(context) != CUDA_SUCCESS)
+        return NULL;
+    return context;
+}
+
+static bool is_kept_kind(unsigned how)
+{
+    return !(how & ~(unsigned)KEEPS_FLAGS);
+}
+
+bool ag_pinned_take(void **ret_p, size_t bytes, unsigned how)
+{
+    const bool oldest = mode == AG_HOST_FAST; /* the work is done there, if anywhere */
+    struct ag_context *context;
+    struct ag_pinned_block *block;
+    uint64_t address;
+
+    ag_stats_add(AG_STAT_PINNED_ASKED, 1);
+    if (!ag_pinned_blocks_n_kept() || !is_kept_kind(how) || !(context = serving_context()))
+        return false;
+    block = ag_pinned_blocks_find(context, how, bytes, oldest);
+    if (!block)
+        return false;
+    if (!ag_pinned_ready_is(block)) {
+        ag_pinned_blocks_put_back(block);
+        return false;
+    }
+    address = block->address;
+    if (!ag_pinned_blocks_hand_over(block, bytes))
+        return false;
+    ag_stats_add(AG_STAT_PINNED_HIT, 1);
+    *ret_p = (void *)(uintptr_t)address;
+    return true;
+}
+
+void ag_pinned_note(void *p, size_t bytes, unsigned how)
+{
+    struct ag_context *context = ag_context_current();
+
+    if (context && !ag_context_is_inside() && is_kept_kind(how))
+        ag_pinned_blocks_note((uintptr_t)p, bytes, how, context);
+}
+
+/* --- what goes back --- */
+
+static CUresult give_to_driver(struct ag_pinned_block *block, enum ag_pinned_state otherwise)
+{
+    CUresult result = ag_cu.cuMemFreeHost((void *)(uintptr_t)block->address);
+
+    if (result != CUDA_SUCCESS) {
+        ag_pinned_blocks_return(block, otherwise);
+        return result;
+    }
+    ag_pinned_ready_finish(block);
+    ag_pinned_blocks_forget(block);
+    return result;
+}
+
+/* Blocks that were evicted. The program did not make these calls: they end no capture of its. True:
+ * the driver has some of them. */
+static bool give_back(struct ag_pinned_block *blocks, enum ag_stat why)
+{
+    CUstreamCaptureMode previous;
+    uint64_t n = 0;
+
+    if (!blocks)
+        return false;
+    previous = ag_capture_relax();
+    while (blocks) {
+        struct ag_pinned_block *block = blocks;
+
+        blocks = block->next;
+        n += give_to_driver(block, AG_PINNED_KEPT) == CUDA_SUCCESS;
+    }
+    ag_capture_restore(previous);
+    ag_stats_add(why, n);
+    return n != 0;
+}
+
+static void wait_idle(struct ag_context *context, void *idle)
+{
+    if (*(bool *)idle && !ag_fence_wait_idle(context, RELIEF_NS))
+        *(bool *)idle = false;
+}
+
+/* The driver waits for all work before it unpins, which an allocation natively does not: the device
+ * may be waiting for this thread. So it is asked once that is done. */
+bool ag_pinned_relieve(void)
+{
+    bool idle = true;
+
+    if (!ag_pinned_blocks_n_kept() || ag_capture_is_open())
+        return false;
+    ag_context_each(wait_idle, &idle);
+    return idle && give_back(ag_pinned_blocks_evict(0, 0), AG_STAT_PINNED_RELIEVED);
+}
+
+/* Now and then, in a free: what nobody has wanted for long goes back, and all where the host runs
+ * short of memory. */
+static void look_around(uint64_t now)
+{
+    uint64_t next = atomic_load_explicit(&next_look_ns, memory_order_relaxed);
+    struct ag_host_room room;
+
+    if (now < next ||
+        !atomic_compare_exchange_strong_explicit(&next_look_ns, &next, now + LOOK_EVERY_NS,
+                                                 memory_order_relaxed, memory_order_relaxed))
+        return;
+    ag_host_room_read("", &room);
+    atomic_store_explicit(&is_short, ag_host_room_is_short(&room), memory_order_relaxed);
+    if (ag_host_room_is_short(&room))
+        (void)give_back(ag_pinned_blocks_evict(0, 0), AG_STAT_PINNED_SHORT);
+    else
+        (void)give_back(ag_pinned_blocks_evict(UINT64_MAX, now > IDLE_NS ? now - IDLE_NS : 0),
+                        AG_STAT_PINNED_IDLE);
+}
+
+/* --- a free --- */
+
+static bool may_keep(struct ag_pinned_block *block)
+{
+    return block->size <= most_bytes && !atomic_load_explicit(&is_short, memory_order_relaxed) &&
+           !ag_drain_has_noted(AG_VISIBLE_UNSEEN) && ag_pinned_blocks_may_keep(block);
+}
+
+/* The driver waits for all work. */
+static void before_native_free(void)
+{
+    ag_stats_add(AG_STAT_PINNED_NATIVE, 1);
+    ag_watch_work(CU_STREAM_PER_THREAD, true); /* of whatever stream */
+}
+
+CUresult ag_pinned_free(void *p)
+{
+    bool known;
+    struct ag_pinned_block *block = ag_pinned_blocks_claim((uintptr_t)p, &known);
+    uint64_t now;
+
+    if (!block && known)
+        return ag_cu.cuMemFreeHost(
+            (void *)AG_LOOKUP_NOWHERE); /* it says why not, as of any address */
+    if (!block || !may_keep(block) || !ag_pinned_ready_order(block, mode == AG_HOST_CACHE)) {
+        before_native_free();
+        if (!block)
+            return ag_cu.cuMemFreeHost(p);
+        ag_pinned_blocks_leave(block);
+        return give_to_driver(block, AG_PINNED_LIVE);
+    }
+    now = ag_clock_ns();
+    if (ag_pinned_blocks_keep(block, now))
+        ag_stats_add(AG_STAT_PINNED_KEPT, 1);
+    (void)give_back(ag_pinned_blocks_evict(most_bytes, 0), AG_STAT_PINNED_FULL);
+    look_around(now);
+    return CUDA_SUCCESS;
+}

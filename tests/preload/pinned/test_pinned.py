@@ -1,0 +1,171 @@
+# Pinned memory that is kept: answers, waits and bytes are the native run's, and the driver is left out.
+
+import contextlib
+import os
+import tempfile
+
+from harness import EVERY, LIBRARY, SEEDS, Case, main, preloaded, program
+
+# How much memory this machine has, and whether it is short of it, decides nothing.
+FAKED = (LIBRARY, program('libpreload_host_faker.so'))
+CACHE = {'ALLOGRAFT_HOST': 'cache'}
+FAST = {'ALLOGRAFT_HOST': 'fast'}
+# With work that is watched and without; in little room; where frees of device memory are not to wait.
+KEPT = [CACHE, dict(CACHE, ALLOGRAFT_POLICY='native'), dict(CACHE, ALLOGRAFT_HOST_CACHE='4500'),
+        dict(CACHE, ALLOGRAFT_HOST_CACHE='0'), dict(CACHE, ALLOGRAFT_FREE='ordered'),
+        dict(CACHE, ALLOGRAFT_GRAPH='all', ALLOGRAFT_GRAPH_HOLD_US='60000000'),
+        dict(CACHE, ALLOGRAFT_WAITS='1', ALLOGRAFT_STACKS='4')]
+BOTH = KEPT + [dict(variant, **FAST) for variant in KEPT]
+
+
+@contextlib.contextmanager
+def host(**files):
+    """A host whose kernel says that: the folder of its files, '__' in their names for '/'."""
+    with tempfile.TemporaryDirectory() as folder:
+        for name, text in files.items():
+            path = os.path.join(folder, name.replace('__', '/'))
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            with open(path, 'w', encoding='utf-8') as f:
+                f.write(text)
+        yield {'FAKE_HOST': folder}
+
+
+def run_faked(command, settings):
+    return preloaded([program('preload_pinned'), *command], settings, preload=FAKED)
+
+
+class Pinned(Case):
+    def kept(self, *command, variants=BOTH, **more):
+        return self.same([program('preload_pinned'), *command], variants=variants, preload=FAKED, **more)
+
+    def test_answers(self):
+        for variant, result in self.kept('answers'):
+            pinned = result.report()['pinned']
+            if variant == CACHE:
+                self.assertGreater(pinned['hits'], 3)
+                self.assertGreater(pinned['held_bytes'], 0)
+                self.assertGreaterEqual(pinned['peak_bytes'], pinned['held_bytes'])
+            if variant.get('ALLOGRAFT_HOST_CACHE') == '0':
+                self.assertEqual((pinned['hits'], pinned['kept'], pinned['peak_bytes']), (0, 0, 0))
+
+    def test_the_wait_of_a_free(self):
+        for variant, result in self.kept('wait', variants=KEPT, seeds=SEEDS):
+            if variant == CACHE:
+                self.assertEqual(result.report()['pinned']['waited'], 12)
+
+    def test_no_block_is_handed_out_early(self):
+        for variant, result in self.kept('early'):
+            if variant == FAST:
+                self.assertEqual(result.report()['pinned']['left'], 4)
+
+    def test_contexts(self):
+        self.kept('contexts')
+
+    def test_captures(self):
+        self.kept('capture')
+
+    def test_after_an_error(self):
+        self.kept('broken', settings={'SIM_VIOLATION': 'count'}, quiet=False)
+        # A free whose own wait finds it: what it then returns is the driver's.
+        self.kept('broken', 'unknown', variants=KEPT, settings={'SIM_VIOLATION': 'count'}, quiet=False, drop='^free: ')
+
+    def test_threads(self):
+        self.kept('threads', '40', seeds=SEEDS)
+        self.kept('threads', '40', settings={'SIM_SCHED': 'thread'})
+
+    def test_fork(self):
+        self.kept('fork')
+
+    def test_a_driver_that_refuses(self):
+        for symbol in ('cuMemFreeHost', 'cuCtxRecordEvent', 'cuEventSynchronize', 'cuEventCreate', 'cuEventQuery',
+                       'cuPointerGetAttribute'):
+            for n in ('1', '2', '3', '0'):
+                if (symbol, n) in (('cuMemFreeHost', '0'), ('cuPointerGetAttribute', '0')):
+                    continue
+                fails = {'SIM_FAIL': '%s:%s:1' % (symbol, n)}
+                tiny = {'ALLOGRAFT_HOST_CACHE': '9000'}
+                if symbol != 'cuPointerGetAttribute' and symbol != 'cuMemFreeHost':
+                    self.kept('wait', variants=[dict(CACHE, **fails), dict(CACHE, **fails, **tiny)])
+                self.kept('threads', '20', variants=[dict(v, **fails, **more) for v in (CACHE, FAST)
+                                                     for more in ({}, tiny)] if symbol != 'cuMemFreeHost' else [])
+
+    def test_blocks_that_the_driver_does_not_take(self):
+        """What goes back for our own reasons may be refused: it stays, and nobody is told."""
+        for n in ('1', '2', '0'):
+            settings = {'SIM_FAIL': 'cuMemFreeHost:%s:1' % n, 'ALLOGRAFT_HOST_CACHE': '600000'}
+            result = run_faked(['cold', '5'], dict(CACHE, **settings))
+            self.assertEqual((result.status, result.err), (0, ''))
+
+    def test_the_driver_is_left_out(self):
+        for variant in (CACHE, FAST):
+            result = run_faked(['cold', '50'], variant)
+            self.assertIn('calls: 8 allocations, 0 frees, 16 while', result.out)
+            pinned = result.report()['pinned']
+            self.assertEqual((pinned['asked'], pinned['hits'], pinned['kept']), (400, 392, 400))
+            self.assertEqual((pinned['waited'], pinned['nothing_submitted']), (0, 400))
+
+    def test_the_bound(self):
+        result = run_faked(['cold', '5'], dict(CACHE, ALLOGRAFT_HOST_CACHE='600000'))
+        pinned = result.report()['pinned']
+        self.assertLessEqual(pinned['peak_bytes'], 600000 + (1 << 19))
+        self.assertLessEqual(pinned['held_bytes'], 600000)
+        self.assertGreater(pinned['over_limit'], 0)
+
+    def test_room(self):
+        """What is kept goes back where an allocation would fail, and it is made again."""
+        for symbol, n in (('cuMemHostAlloc', 2), ('cuMemHostRegister_v2', 1), ('cuMemAllocManaged', 1)):
+            settings = {'SIM_FAIL': '%s:%d:2' % (symbol, n)}
+            native = run_faked(['room'], settings)
+            self.assertIn(': 2\n', native.out)
+            result = run_faked(['room'], dict(CACHE, **settings))
+            self.assertEqual(result.out, 'pinned: 0\nregistered: 0\nmanaged: 0\n')
+            self.assertEqual(result.report()['pinned']['relieved'], 1)
+            for more in ('cuMemFreeHost:1:1', 'cuMemFreeHost:1:1,cuCtxRecordEvent:1:1'):
+                refused = run_faked(['room'], dict(CACHE, SIM_FAIL=settings['SIM_FAIL'] + ',' + more))
+                self.assertEqual(refused.out, native.out)
+
+    def test_what_nobody_wants_goes_back(self):
+        result = run_faked(['idle'], CACHE)
+        pinned = result.report()['pinned']
+        self.assertEqual((result.out, pinned['idle'], pinned['hits']), ('calls: 4 frees\n', 4, 16))
+
+    def test_a_host_that_is_short_of_memory(self):
+        plenty, little = 'MemTotal: 1000000 kB\nMemAvailable: 900000 kB\n', 'MemTotal: 1000000 kB\nMemAvailable: 60000 kB\n'
+        group = '/job'
+        for is_short, files in (
+                (False, {'proc__meminfo': plenty}), (True, {'proc__meminfo': little}),
+                (False, {'proc__meminfo': plenty, 'proc__pressure__memory': 'some avg10=9.99 avg60=80.00\n'}),
+                (True, {'proc__meminfo': plenty, 'proc__pressure__memory': 'some avg10=10.00 avg60=0.00\n'}),
+                (True, {'proc__meminfo': plenty, 'proc__self__cgroup': '1:name=x:/y\n0::%s\n' % group,
+                        'sys__fs__cgroup__job__memory.max': '1000000000\n',
+                        'sys__fs__cgroup__job__memory.current': '950000000\n',
+                        'sys__fs__cgroup__job__memory.stat': 'anon 1\ninactive_file 10000\n'}),
+                (False, {'proc__meminfo': plenty, 'proc__self__cgroup': '0::%s\n' % group,
+                         'sys__fs__cgroup__job__memory.max': '1000000000\n',
+                         'sys__fs__cgroup__job__memory.current': '950000000\n',
+                         'sys__fs__cgroup__job__memory.stat': 'anon 1\ninactive_file 800000000\n'}),
+                (True, {'proc__meminfo': plenty, 'sys__fs__cgroup__memory.pressure': 'some avg10=11.00 avg60=0.00\n'}),
+                (True, {'proc__meminfo': plenty, 'sys__fs__cgroup__memory__memory.limit_in_bytes': '500000000\n',
+                        'sys__fs__cgroup__memory__memory.usage_in_bytes': '490000000\n'})):
+            with self.subTest(files=files), host(**files) as settings:
+                result = run_faked(['cold', '5'], dict(CACHE, **settings))
+                pinned = result.report()['pinned']
+                self.assertEqual((pinned['host_short'], pinned['native']), (1, 39) if is_short else (0, 0))
+                self.assertEqual(pinned['held_bytes'] > 0, not is_short)
+
+    def test_a_tenth_of_a_small_host(self):
+        with host(proc__meminfo='MemTotal: 4000 kB\nMemAvailable: 3000 kB\n') as settings:
+            for more, most in (({}, 409600), ({'ALLOGRAFT_HOST_CACHE': '5%'}, 204800),
+                               ({'ALLOGRAFT_HOST_CACHE': '600000'}, 600000)):
+                result = run_faked(['cold', '5'], dict(CACHE, **settings, **more))
+                self.assertLessEqual(most // 2, result.report()['pinned']['held_bytes'])
+                self.assertLessEqual(result.report()['pinned']['held_bytes'], most)
+
+    def test_by_default_nothing_is_kept(self):
+        for variant in EVERY:
+            result = run_faked(['cold', '3'], variant)
+            self.assertIn('calls: 24 allocations, 24 frees', result.out)
+
+
+if __name__ == '__main__':
+    main()
