@@ -331,7 +331,8 @@ static void one_variant(uint64_t seed, const char *variant)
     struct hashes hashes;
     int status;
 
-    if (strstr(variant, "FREE=ordered") && !traits_device_only(seed)) {
+    if ((strstr(variant, "FREE=ordered") && !traits_device_only(seed)) ||
+        (strstr(variant, "HOST=fast") && traits_wait_by_host_free(seed))) {
         printf("%llu %.*s skip\n", (unsigned long long)seed, (int)name, variant);
         return;
     }

@@ -63,6 +63,7 @@ struct traits {
     bool pageable; /* copies from and to the host's memory of every kind (op_host.c) */
     bool boxes;    /* copies of rectangles and boxes, and what the driver refuses (op_box.c) */
     bool deep;     /* launches that need memory of the card (op_map.c) */
+    bool pins;     /* pinned memory that comes and goes, with work under way (op_pin) */
     unsigned n_bystanders; /* streams that are created at the start and never used */
 };
 
@@ -75,6 +76,8 @@ void traits_with_pageable(struct traits *traits);
  * forced never to wait (ALLOGRAFT_FREE=ordered) may not change it. A free while a capture is open
  * keeps no order under that setting. */
 bool traits_device_only(uint64_t seed);
+/* Does it take cuMemFreeHost for a wait? ALLOGRAFT_HOST=fast leaves that out. */
+bool traits_wait_by_host_free(uint64_t seed);
 
 /* ---- clocks, streams ---- */
 
@@ -343,6 +346,7 @@ bool op_alloc_visible(struct world *w);
 bool op_free(struct world *w);
 bool op_free_async(struct world *w);
 bool op_free_visible(struct world *w);
+bool op_pin(struct world *w);
 bool free_buffer(struct world *w, struct buffer *buffer);
 bool fill_new(struct world *w, struct buffer *buffer);
 

@@ -349,3 +349,98 @@ bool op_free_visible(struct world *w)
     buffer_gone(w, buffer);
     return true;
 }
+
+/* ---- pinned memory that comes and goes ---- */
+
+/* What the driver says about pinned memory that is gone. */
+static void probe_freed_pinned(struct world *w, const struct buffer *buffer)
+{
+    char *inside = (char *)buffer->host + draw(w, (unsigned)buffer->bytes);
+    unsigned type = 0, flags = 0;
+    CUdeviceptr p = 0;
+
+    switch (draw(w, 5)) {
+    case 0:
+        (void)did(w, cu.cuMemFreeHost(buffer->host), "cuMemFreeHost again b%u", buffer->id);
+        break;
+    case 1:
+        (void)did(w, cu.cuMemHostGetDevicePointer_v2(&p, inside, 0), "device pointer of freed b%u",
+                  buffer->id);
+        break;
+    case 2:
+        (void)did(w, cu.cuMemHostGetFlags(&flags, inside), "flags of freed b%u", buffer->id);
+        break;
+    case 3:
+        (void)did(w, cu.cuMemGetAddressRange_v2(&p, NULL, (CUdeviceptr)(uintptr_t)inside),
+                  "range of freed b%u", buffer->id);
+        break;
+    default:
+        (void)did(w,
+                  cu.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                           (CUdeviceptr)(uintptr_t)inside),
+                  "type of freed b%u", buffer->id);
+        break;
+    }
+}
+
+static bool pin(struct world *w, unsigned context, size_t bytes)
+{
+    struct buffer *buffer = buffer_new(w, BUFFER_PINNED, context, bytes);
+    unsigned flags = 0;
+    CUresult result;
+
+    if (!buffer)
+        return false;
+    use_context(w, context);
+    if (!taken(w, buffer, take_pinned(w, buffer)))
+        return true;
+    result = cu.cuMemHostGetFlags(&flags, buffer->host);
+    (void)did(w, result, "flags of b%u: %u", buffer->id, flags);
+    host_fill(w, buffer);
+    return true;
+}
+
+/* One that is in use, if any is: the free waits for all work, in whatever context. */
+static struct buffer *some_pinned(struct world *w)
+{
+    struct buffer *found[2] = {NULL, NULL};
+    unsigned n[2] = {0, 0};
+
+    for (unsigned i = 0; i < MAX_BUFFERS; i++) {
+        struct buffer *buffer = &w->buffers[i];
+        bool idle = host_may_write(w, buffer);
+
+        if (buffer->live && buffer->kind == BUFFER_PINNED && !buffer->shared &&
+            !buffer_in_graph(w, buffer) && draw(w, ++n[idle]) == 0)
+            found[idle] = buffer;
+    }
+    return found[0] ? found[0] : found[1];
+}
+
+/* Pins memory; or frees some that may be in use, and pins as much again, or a little less, which is
+ * written at once. */
+bool op_pin(struct world *w)
+{
+    struct buffer *buffer, gone;
+
+    if (capture_forbids_waiting(w))
+        return false;
+    buffer = some_pinned(w);
+    if (!buffer || chance(w, 25))
+        return pin(w, some_context(w), 512u << draw(w, 6));
+    gone = *buffer;
+    use_context(w, chance(w, 70) ? gone.context : some_context(w));
+    if (!did(w, cu.cuMemFreeHost(gone.host), "cuMemFreeHost b%u, in use", gone.id))
+        return true;
+    buffer_gone(w, buffer);
+    for (unsigned i = 0; i < w->n_contexts && w->traits->seed % 2; i++) {
+        if (w->contexts[i].alive)
+            host_knows_context(w, i);
+    }
+    w->lean = w->traits->seed % 2 ? 6 : w->lean;
+    if (chance(w, 40))
+        probe_freed_pinned(w, &gone);
+    if (chance(w, 70))
+        (void)pin(w, gone.context, gone.bytes - 16 * draw(w, (unsigned)(gone.bytes / 160)));
+    return true;
+}

@@ -28,6 +28,15 @@ bool traits_device_only(uint64_t seed)
     return !traits.visible && !traits.captures;
 }
 
+bool traits_wait_by_host_free(uint64_t seed)
+{
+    struct traits traits;
+
+    traits_of(seed, 1, false, &traits);
+    /* What goes beside a held kernel is known to be over by no other wait. */
+    return (traits.pins && seed % 2) || traits.holds;
+}
+
 /* DIFF_WITHOUT names kinds, with commas: what is compared is not made for them. */
 static bool is_wanted(const char *kind)
 {
@@ -88,6 +97,7 @@ void traits_of(uint64_t seed, unsigned n_threads, bool ipc, struct traits *ret_t
     t->deep = chance(&dice, 20) && n_threads == 1 && is_wanted("deep");
     if (t->deep) /* what such keep is not known */
         t->pools = false;
+    t->pins = chance(&dice, 40) && t->visible && n_threads == 1 && is_wanted("pins");
 }
 
 void traits_with_iterations(struct traits *traits)
@@ -173,6 +183,8 @@ void one_operation(struct world *w)
     if (w->traits->idles && chance(w, 4) && op_idle(w))
         return;
     if (w->traits->deep && !w->capture.open && chance(w, 8) && op_deep(w))
+        return;
+    if (w->traits->pins && may_look(w) && chance(w, 12) && op_pin(w))
         return;
     /* An answer tells nothing here, but to give it Allograft places a fence. */
     if (w->traits->relay && w->submits_nothing && chance(w, w->lean ? 40 : 5)) {
