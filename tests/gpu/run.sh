@@ -148,6 +148,7 @@ early_checks
 order_checks
 barrier_checks
 printf_checks
+pinned_background_checks
 api_background_checks
 control_background_checks
 launch_background_checks
@@ -181,6 +182,7 @@ phase "what measures replay"
 graph_checks
 phase "what measures pools and the control API"
 pools_checks
+pinned_checks
 control_checks
 soak_checks
 exec {HOLD}>&-

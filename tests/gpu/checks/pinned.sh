@@ -1,0 +1,49 @@
+# Pinned memory that is kept (ALLOGRAFT_HOST): answers, order and bytes as natively, and how long a pair takes.
+
+# same_pinned MODE: the same text; some of it was kept.
+same_pinned() {
+    same_output ALLOGRAFT_HOST="$1" ALLOGRAFT_POLICY=native -- "$BIN/pinned" answers || return $?
+    report 'pinned.hits >= 4'
+}
+
+pinned_background_checks() {
+    background check pinned/answers-cache same_pinned cache
+    background check pinned/answers-fast same_pinned fast
+    background check pinned/wait holds 'pinned.hits >= 3' 'pinned.waited >= 4' -- ALLOGRAFT_HOST=cache -- "$BIN/pinned" wait
+    background check pinned/wait-native-memory holds 'pinned.waited >= 4' -- \
+        ALLOGRAFT_HOST=cache ALLOGRAFT_POLICY=native -- "$BIN/pinned" wait
+    background check pinned/can-fail-wait found_out "$BIN/pinned" wait nofree
+    background check pinned/early-cache holds 'pinned.hits >= 9' -- ALLOGRAFT_HOST=cache -- "$BIN/pinned" early
+    background check pinned/early-fast holds 'pinned.left >= 9' -- ALLOGRAFT_HOST=fast -- "$BIN/pinned" early
+    background check pinned/by-default holds 'pinned.asked == 0' -- -- "$BIN/pinned" early
+}
+
+# pinned_in_turn FILE MODE WAY: natively and with ALLOGRAFT_HOST=WAY.
+pinned_in_turn() {
+    local file=$1 mode=$2 way=$3 iteration TAG
+    for ((iteration = 1; iteration <= SPEED_ITERATIONS; iteration++)); do
+        TAG=$file.$iteration
+        run_native -- "$BIN/pinned" "$mode" || { died native $?; return 1; }
+        run_with ALLOGRAFT_HOST="$way" -- "$BIN/pinned" "$mode" || { died with $?; return 1; }
+    done
+    medians "$file" "$OUT/$file".?.native.out -- "$OUT/$file".?.with.out || return 1
+    tabulate "$file"
+    echo "medians of $SPEED_ITERATIONS iterations"
+}
+
+# Nothing may run beside these: they measure.
+pinned_checks() {
+    local way
+    for way in cache fast; do
+        if any_wanted "pinned/$way-"{pairs,4kib,1mib,64mib,after-work,first,threads-measured,threads}; then
+            measures "pinned/$way-pairs" pinned_in_turn "pinned-pairs-$way" pairs "$way"
+            check "pinned/$way-4kib" bound judge "pinned-pairs-$way" pair_4kib_us 'w <= 0.3'
+            check "pinned/$way-1mib" bound judge "pinned-pairs-$way" pair_1mib_us 'w <= 0.3'
+            check "pinned/$way-64mib" bound judge "pinned-pairs-$way" pair_64mib_us 'w <= 0.3'
+            check "pinned/$way-after-work" bound judge "pinned-pairs-$way" pair_after_work_4kib_us 'w <= n / 20'
+            check "pinned/$way-first" bound judge "pinned-pairs-$way" first_256mib_us 'w <= 1.03 * n'
+            measures "pinned/$way-threads-measured" pinned_in_turn "pinned-threads-$way" threads "$way"
+            check "pinned/$way-threads" bound judge "pinned-threads-$way" turn_p99_us 'w <= n / 10'
+        fi
+    done
+}
