@@ -12,7 +12,8 @@ import time
 import command
 from command import CommandTest, allograft, clean_environment, paths
 
-NAMES = ["as it is", "auto", "pool", "pool, frees that wait", "managed", "graphs", "auto and graphs"]
+NAMES = ["as it is", "auto", "pool", "pool, frees that wait", "managed", "graphs", "auto and graphs",
+         "auto, pinned memory kept"]
 
 
 class TuneTest(CommandTest):
@@ -41,29 +42,29 @@ class TuneTest(CommandTest):
 class Compared(TuneTest):
     def test_same(self):
         whole = self.tune("echo one; echo two >&2")
-        self.assertEqual([t["fault"] for t in whole["trials"]], [None] * 7)
+        self.assertEqual([t["fault"] for t in whole["trials"]], [None] * 8)
         self.assertTrue(whole["complete"] and whole["compared"])
         self.assertEqual(whole["runs"], 1)
-        self.assertEqual([t["runs"] for t in whole["trials"]], [1] * 7)
+        self.assertEqual([t["runs"] for t in whole["trials"]], [1] * 8)
 
     def test_other_output(self):
-        self.assertEqual(self.faults('echo "$ALLOGRAFT_GRAPH"'), [None] * 5 + ["DIFFERENT OUTPUT"] * 2)
+        self.assertEqual(self.faults('echo "$ALLOGRAFT_GRAPH"'), [None] * 5 + ["DIFFERENT OUTPUT"] * 2 + [None])
 
     def test_times_are_left_out(self):
         """Also one that is the same as long as nothing is faster."""
         whole = self.tune('echo "sum 7"; echo "run: $([ -z "$ALLOGRAFT_GRAPH" ] && echo 4 || echo 1) us"; '
                           'echo "kernel time $(date +%N)"')
-        self.assertEqual([t["fault"] for t in whole["trials"]], [None] * 7)
+        self.assertEqual([t["fault"] for t in whole["trials"]], [None] * 8)
         self.assertEqual((whole["compared"], whole["lines"], whole["lines_left_out"]), (True, 3, 2))
 
     def test_what_differs_as_it_is_is_left_out(self):
         whole = self.tune('echo "process $$"; echo "sum $ALLOGRAFT_GRAPH"')
-        self.assertEqual([t["fault"] for t in whole["trials"]], [None] * 5 + ["DIFFERENT OUTPUT"] * 2)
+        self.assertEqual([t["fault"] for t in whole["trials"]], [None] * 5 + ["DIFFERENT OUTPUT"] * 2 + [None])
         self.assertEqual((whole["compared"], whole["lines"], whole["lines_left_out"]), (True, 2, 1))
 
     def test_other_number_of_lines(self):
         self.assertEqual(self.faults('echo one; [ -z "$ALLOGRAFT_GRAPH" ] || echo took 3 ms'),
-                         [None] * 5 + ["DIFFERENT OUTPUT"] * 2)
+                         [None] * 5 + ["DIFFERENT OUTPUT"] * 2 + [None])
 
     def test_left_out_lines_are_told(self):
         result = allograft("tune", "--runs", "1", "sh", "-c", "echo $$; echo two", env=self.environment())
@@ -71,20 +72,20 @@ class Compared(TuneTest):
                       result.stdout)
 
     def test_not_looked_at(self):
-        self.assertEqual(self.faults('echo "$ALLOGRAFT_GRAPH"', "--compare", "none"), [None] * 7)
+        self.assertEqual(self.faults('echo "$ALLOGRAFT_GRAPH"', "--compare", "none"), [None] * 8)
 
     def test_other_status(self):
         self.assertEqual(self.faults('[ "$ALLOGRAFT_POLICY" != managed ]'),
-                         [None] * 4 + ["different exit status"] + [None] * 2)
+                         [None] * 4 + ["different exit status"] + [None] * 3)
 
     def test_signal(self):
         self.assertEqual(self.faults('[ -z "$ALLOGRAFT_FREE" ] || kill -KILL $$'),
-                         [None] * 3 + ["ended by a signal"] + [None] * 3)
+                         [None] * 3 + ["ended by a signal"] + [None] * 4)
 
     def test_file(self):
         path = os.path.join(self.folder, "result")
         self.assertEqual(self.faults(f'echo $$; echo "$ALLOGRAFT_FREE" > {path}', "--compare", "file:" + path),
-                         [None] * 3 + ["DIFFERENT OUTPUT"] + [None] * 3)
+                         [None] * 3 + ["DIFFERENT OUTPUT"] + [None] * 4)
 
     def test_never_the_same(self):
         result = allograft("tune", "--runs", "1", "--json", "sh", "-c", "echo $$", env=self.environment())
@@ -94,7 +95,7 @@ class Compared(TuneTest):
 
     def test_too_slow(self):
         self.assertEqual(self.faults('[ "$ALLOGRAFT_POLICY" != managed ] || sleep 100', "--timeout", "8"),
-                         [None] * 4 + ["took too long"] + [None] * 2)
+                         [None] * 4 + ["took too long"] + [None] * 3)
 
 
 class Programs(TuneTest):
@@ -104,7 +105,7 @@ class Programs(TuneTest):
         result = allograft("tune", "--runs", "1", "--json", "--metric", "peak", "--", demo, env=env, unused=True)
         self.assertEqual((result.returncode, result.stderr), (0, ""))
         whole = json.loads(result.stdout)
-        self.assertEqual([t["fault"] for t in whole["trials"]], [None] * 7)
+        self.assertEqual([t["fault"] for t in whole["trials"]], [None] * 8)
         report = os.path.join(self.folder, "a.json")
         with open(report, "w", encoding="utf-8") as file:
             file.write("{}")

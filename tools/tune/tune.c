@@ -28,6 +28,8 @@ static struct trial trials[] = {
     {.name = "managed", .settings = {"ALLOGRAFT_POLICY=managed", NULL}},
     {.name = "graphs", .settings = {"ALLOGRAFT_POLICY=native", "ALLOGRAFT_GRAPH=all", NULL}},
     {.name = "auto and graphs", .settings = {"ALLOGRAFT_POLICY=auto", "ALLOGRAFT_GRAPH=all", NULL}},
+    {.name = "auto, pinned memory kept",
+     .settings = {"ALLOGRAFT_POLICY=auto", "ALLOGRAFT_HOST=cache", NULL}},
 };
 #define N_TRIALS    ((unsigned)(sizeof(trials) / sizeof(trials[0])))
 #define MOST_DOUBTS 2u /* more runs as it is, before a different output counts as one */
