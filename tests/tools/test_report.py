@@ -39,6 +39,8 @@ SAMPLE = {
               "pending_peak_bytes": 512},
     "cache": {"hits": 1, "misses": 2, "blocks_returned": 0, "over_limit": 0, "peak_bytes": 512},
     "slabs": {"blocks_cut": 2, "asked": 0, "made": 1, "given_back": 0, "held_bytes": 1 << 21, "peak_bytes": 1 << 21},
+    "pinned": {"asked": 5, "hits": 3, "kept": 4, "nothing_submitted": 1, "waited": 3, "left": 0, "native": 1,
+               "over_limit": 0, "idle": 1, "host_short": 0, "relieved": 0, "held_bytes": 4096, "peak_bytes": 8192},
     "pool": {"made": 1, "allocations_before": 3, "misses_before": 2},
     "managed": {"advice": 1}, "pressure": {"trimmed": 1}, "injected": {"host": 1}, "copies": {"crew": 2, "crew_bytes": 4096},
     "guard": {"findings": [{"written": "behind", "found": "when it was freed", "device": 0, "address": "0x7f00",
