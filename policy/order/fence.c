@@ -4,7 +4,10 @@
  * (a) is set before the non-blocking stream is created, and read again after way (a) was taken. */
 #include "policy/order/fence.h"
 
+#include <errno.h>
+
 #include "interpose/core/base/clock.h"
+#include "interpose/core/base/threads/futex.h"
 #include "interpose/core/base/threads/wait.h"
 #include "interpose/core/driver/driver.h"
 #include "policy/contexts/context.h"
@@ -92,26 +95,65 @@ static enum ag_fence_result place_now(struct ag_context *context, CUevent *event
     return result == CUDA_SUCCESS ? AG_FENCE_PLACED : AG_FENCE_NOT_PLACED;
 }
 
+/* Who has the turn places the fence. PLACER_AWAITED: and has to wake those that sleep until it is
+ * over. Hundreds that looked again by themselves would leave it no time on a few processors. */
+enum placer { PLACER_NONE, PLACER_BUSY, PLACER_AWAITED };
+
+#define PAUSES_AWAKE 256 /* most turns are over after these */
+
+static void sleep_until_placed(struct ag_fence *fence)
+{
+    uint32_t busy = PLACER_BUSY;
+    int error = errno;
+
+    if (atomic_compare_exchange_strong(&fence->placer, &busy, PLACER_AWAITED) ||
+        busy == PLACER_AWAITED)
+        ag_futex_wait(&fence->placer, PLACER_AWAITED, AG_FUTEX_FOR_EVER);
+    errno = error;
+}
+
+/* Waits for the turn; false when the fence covers the ticket, so that nothing is left to be done. */
+static bool become_placer(struct ag_fence *fence, uint64_t ticket)
+{
+    enum placer self = PLACER_BUSY;
+    struct ag_wait wait = {0};
+
+    for (int pauses = 0;; pauses++) {
+        uint32_t none = PLACER_NONE;
+
+        if (atomic_load_explicit(&fence->placed, memory_order_acquire) >= ticket)
+            return false;
+        if (atomic_compare_exchange_strong(&fence->placer, &none, self))
+            return true;
+        if (pauses < PAUSES_AWAKE) {
+            ag_wait_pause(&wait);
+        } else {
+            sleep_until_placed(fence);
+            self = PLACER_AWAITED; /* others may have slept, too */
+        }
+    }
+}
+
+static void end_placing(struct ag_fence *fence)
+{
+    if (atomic_exchange(&fence->placer, PLACER_NONE) == PLACER_AWAITED)
+        ag_futex_wake(&fence->placer);
+}
+
 static enum ag_fence_result place_unless_covered(struct ag_context *context, struct ag_fence *fence,
                                                  fence_function *record)
 {
     uint64_t ticket = atomic_fetch_add_explicit(&fence->requested, 1, memory_order_seq_cst) + 1;
-    struct ag_wait wait = {0};
     enum ag_fence_result result;
     uint64_t covers;
 
-    for (;;) {
-        if (atomic_load_explicit(&fence->placed, memory_order_acquire) >= ticket)
-            return AG_FENCE_PLACED;
-        if (!atomic_flag_test_and_set_explicit(&fence->turn, memory_order_acquire))
-            break;
-        ag_wait_pause(&wait);
-    }
+    if (!become_placer(fence, ticket))
+        return AG_FENCE_PLACED;
     covers = atomic_load_explicit(&fence->requested, memory_order_seq_cst);
     result = place_now(context, &fence->event, record);
     if (result == AG_FENCE_PLACED) /* host_wait.c: before it is asked what is visible */
         atomic_store_explicit(&fence->placed, covers, memory_order_seq_cst);
-    atomic_flag_clear_explicit(&fence->turn, memory_order_release);
+    end_placing(fence);
     return result;
 }
 
@@ -143,13 +185,11 @@ static enum ag_fence_result extend_now(struct ag_context *context)
  * barriers are of way (b). */
 enum ag_fence_result ag_fence_extend_barrier(struct ag_context *context)
 {
-    struct ag_wait wait = {0};
     enum ag_fence_result result;
 
-    while (atomic_flag_test_and_set_explicit(&context->barrier.turn, memory_order_acquire))
-        ag_wait_pause(&wait);
+    (void)become_placer(&context->barrier, UINT64_MAX); /* which no fence covers */
     result = extend_now(context);
-    atomic_flag_clear_explicit(&context->barrier.turn, memory_order_release);
+    end_placing(&context->barrier);
     return result;
 }
 

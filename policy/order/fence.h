@@ -26,7 +26,7 @@ struct ag_fence {
     CUevent event;
     _Alignas(64) _Atomic uint64_t requested;
     _Alignas(64) _Atomic uint64_t placed; /* of the requests, those that the event covers */
-    atomic_flag turn;                     /* set while a thread is placing it */
+    _Atomic uint32_t placer;              /* enum placer of fence.c */
 };
 
 enum ag_fence_result { AG_FENCE_PLACED, AG_FENCE_NOT_PLACED, AG_FENCE_IN_CAPTURE };

@@ -1,6 +1,9 @@
-/* Threads allocate, fill, check and free at random: no wrong word, and all memory comes back. */
+/* Threads allocate, fill, check and free at random: no wrong word, and all memory comes back. Many that free at once
+ * sleep until the one that is in the driver is done. */
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include "tests/common/device.h"
 #include "tests/common/say.h"
@@ -8,6 +11,10 @@
 #define THREADS 8
 #define TURNS   150
 #define BLOCKS  6
+
+#define CROWD    32
+#define STALL_US 100000 /* a thread that looks every 160 us wakes up 600 times meanwhile */
+#define WAKEUPS  100    /* of a thread that sleeps, far fewer */
 
 static CUcontext context;
 static CUdeviceptr handed_over[THREADS];
@@ -60,6 +67,50 @@ static void *work(void *number)
     return (void *)(uintptr_t)wrong;
 }
 
+/* ---- many free at once ---- */
+
+static pthread_barrier_t crowd_meets;
+
+static void stall(void)
+{
+    (void)usleep(STALL_US);
+}
+
+static void *free_with_others(void *unused)
+{
+    CUdeviceptr block;
+
+    (void)unused;
+    OK(cuCtxSetCurrent(context));
+    OK(cuMemAlloc(&block, 4096));
+    (void)pthread_barrier_wait(&crowd_meets);
+    OK(cuMemFree(block));
+    return NULL;
+}
+
+static long wakeups(void)
+{
+    struct rusage usage;
+
+    OK(getrusage(RUSAGE_SELF, &usage));
+    return usage.ru_nvcsw;
+}
+
+static void crowd(void)
+{
+    pthread_t threads[CROWD];
+    long before = wakeups();
+
+    OK(pthread_barrier_init(&crowd_meets, NULL, CROWD));
+    sim_inside("cuCtxRecordEvent", false, stall);
+    for (int i = 0; i < CROWD; i++)
+        OK(pthread_create(&threads[i], NULL, free_with_others, NULL));
+    for (int i = 0; i < CROWD; i++)
+        OK(pthread_join(threads[i], NULL));
+    sim_inside(NULL, false, NULL);
+    say("a crowd sleeps: %d", wakeups() - before < (long)CROWD * WAKEUPS);
+}
+
 int main(void)
 {
     pthread_t threads[THREADS];
@@ -80,6 +131,7 @@ int main(void)
         OK(cuMemFree(handed_over[i]));
     OK(cuMemGetInfo(&after, &total));
     say("all came back: %d", after + (4 << 20) >= before);
+    crowd();
     say("violations: %u", sim_violations());
     return 0;
 }
