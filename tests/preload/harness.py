@@ -113,7 +113,7 @@ def clean_environment():
     env['XDG_STATE_HOME'] = '/dev/null'  # nothing is remembered from one test to another
     if RUNTIME:
         # A dlsym that passes on by a jump and programs killed on purpose leave no time for leaks.
-        env['ASAN_OPTIONS'] = 'detect_leaks=0:verify_asan_link_order=0'
+        env['ASAN_OPTIONS'] = 'detect_leaks=0:verify_asan_link_order=0:handle_sigill=1'
     return env
 
 

@@ -82,7 +82,7 @@ class Mutated(Case):
     def run_command(self, *words):
         env = clean_environment()
         if RUNTIME:
-            env['ASAN_OPTIONS'] = 'detect_leaks=1:abort_on_error=1'
+            env['ASAN_OPTIONS'] = 'detect_leaks=1:abort_on_error=1:handle_sigill=1'
             env['UBSAN_OPTIONS'] = 'print_stacktrace=1:halt_on_error=1:abort_on_error=1'
         return subprocess.run([COMMAND, *words], env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                               stderr=subprocess.PIPE, timeout=TIMEOUT, check=False)

@@ -35,7 +35,7 @@ def run(age, folder, lookup, settings):
     with tempfile.TemporaryDirectory(prefix='ages-') as place:
         report = os.path.join(place, 'report.json')
         if RUNTIME:
-            env['ASAN_OPTIONS'] = 'detect_leaks=0:verify_asan_link_order=0'
+            env['ASAN_OPTIONS'] = 'detect_leaks=0:verify_asan_link_order=0:handle_sigill=1'
         if settings is not None:
             env.update(settings, LD_PRELOAD=':'.join(RUNTIME + [LIBRARY]), ALLOGRAFT_STATS=report)
         done = subprocess.run([WORKLOAD, lookup], env=env, stdin=subprocess.DEVNULL, timeout=60,

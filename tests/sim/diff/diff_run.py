@@ -208,7 +208,7 @@ class Runner:
             # A file of counters for each of thousands of processes costs as much as many a program.
             env.update(ALLOGRAFT_LOG='off', ALLOGRAFT_STATS='off', ALLOGRAFT_COUNTERS='off')
         if 'ASAN_OPTIONS' in env or sanitizer_runtime(self.args.library):
-            env['ASAN_OPTIONS'] = 'detect_leaks=0:verify_asan_link_order=0'
+            env['ASAN_OPTIONS'] = 'detect_leaks=0:verify_asan_link_order=0:handle_sigill=1'
         return env
 
     def batch(self, first, last, variants, preloaded):
