@@ -5,7 +5,7 @@ import re
 import sys
 import threading
 
-from harness import (LIBRARY, PROGRAMS, RUNTIME, SOME, Case, main, preloaded, program, run,  # noqa: F401
+from harness import (LIBRARY, PROGRAMS, RUNTIME, SOME, UNDER_TSAN, Case, main, preloaded, program, run,  # noqa: F401
                      some)
 
 # Of runs by the thousand, of which none leaves a process behind, and none counters for somebody else.
@@ -17,7 +17,7 @@ lock = threading.Lock()
 
 def main_but_under_tsan(reason):
     """main(), unless this is ThreadSanitizer's build."""
-    if any('libtsan' in runtime for runtime in RUNTIME):
+    if UNDER_TSAN:
         print('skipped under ThreadSanitizer: ' + reason)
         sys.exit(77)
     main()

@@ -102,8 +102,9 @@ def sanitizer_runtime():
 
 
 RUNTIME = sanitizer_runtime()
+UNDER_TSAN = any('libtsan' in runtime for runtime in RUNTIME)
 # What one thread of a program does, and others only show again, is AddressSanitizer's and the plain build's to run.
-but_under_tsan = unittest.skipIf(any('libtsan' in runtime for runtime in RUNTIME), 'one thread of the program')
+but_under_tsan = unittest.skipIf(UNDER_TSAN, 'one thread of the program')
 
 
 def clean_environment():

@@ -131,6 +131,7 @@ class Churn(Case):
             cache = preloaded([COMMAND, 'too-large'], settings).report()['cache']
             self.assertEqual((cache['hits'], cache['blocks_returned']), (hits, 1))
 
+    @but_under_tsan
     def test_a_card_that_is_nearly_full(self):
         # What the driver loads with a launch has room, as natively.
         room = {'SIM_MEMORY': '64MiB', 'SIM_LAZY': '2MiB'}
@@ -170,6 +171,7 @@ class Churn(Case):
         self.same([ROOM, 'kernel'], [{'ALLOGRAFT_GUARD': 'poison'}], settings={'SIM_LAZY': '48MiB'})
         self.same([ROOM, 'graph'], [{'ALLOGRAFT_GUARD': 'poison'}])
 
+    @but_under_tsan
     def test_managed_memory_has_room(self):
         # What is kept would have its pages come and go with each kernel.
         for how in ('managed', 'prefetch', 'prefetch-to', 'batch', 'advice'):

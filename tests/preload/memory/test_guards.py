@@ -80,6 +80,7 @@ class Guards(Case):
         for policy in POLICIES:
             self.finds('poison', AFTER, policy)
 
+    @but_under_tsan
     def test_they_say_so_before_the_memory_is_used_again(self):
         result = preloaded([COMMAND, 'freed-by-kernel', 'all-memory'],
                            {'ALLOGRAFT_GUARD': 'poison', 'SIM_MEMORY': '256MiB'})
@@ -126,6 +127,7 @@ class Guards(Case):
             self.assertEqual(counted['unguarded_capture_open'], 1)
             self.assertEqual((counted['unchecked_capture_open'], counted['unchecked_async']), (1, 1))
 
+    @but_under_tsan
     def test_all_memory_can_be_had(self):
         for mode in MODES:
             for policy in ('auto', 'pool', 'native'):
@@ -133,6 +135,7 @@ class Guards(Case):
                                                             'SIM_MEMORY': '256MiB'})
                 self.assertEqual(result.out, 'all memory: 1\ndone\n', (mode, policy))
 
+    @but_under_tsan
     def test_all_of_a_limit_can_be_had(self):
         variants = [{'ALLOGRAFT_GUARD': mode, 'ALLOGRAFT_POLICY': policy, 'ALLOGRAFT_LIMIT': '64MiB'}
                     for mode in MODES for policy in ('auto', 'pool')]

@@ -1,6 +1,6 @@
 # Small blocks are cut from slabs: as natively in every answer, under every policy; and what the report says of it.
 
-from harness import EXACT, SOME, Case, main, preloaded, program, run
+from harness import EXACT, SOME, UNDER_TSAN, Case, but_under_tsan, main, preloaded, program, run
 
 COMMAND = program('preload_slabs')
 OF_POOL = {'ALLOGRAFT_POLICY': 'pool'}
@@ -10,6 +10,9 @@ MORE = [{'ALLOGRAFT_RULES': 'size<2KiB:managed; nth=20..60:pool; size>=60KiB:nat
         {'ALLOGRAFT_CACHE': '100KiB'}, {'ALLOGRAFT_SLAB': '4KiB'}, {'ALLOGRAFT_SLAB': '0'},
         {'ALLOGRAFT_SLAB': '256KiB', 'ALLOGRAFT_POLICY': 'pool', 'ALLOGRAFT_CACHE': '0'},
         {'ALLOGRAFT_LIMIT': '200MiB', 'ALLOGRAFT_POLICY': 'pool'}]
+THREADS = ['threads', '64']
+OF_ONE_THREAD = [] if UNDER_TSAN else [['answers'], ['sync'], ['sync-large'], ['sync-in-capture'], ['contexts'],
+                                       ['captures'], ['async'], ['mixed'], ['cold', '300']]
 
 
 def kinds(variant):
@@ -24,17 +27,17 @@ def slabs(*command, **settings):
 
 class Slabs(Case):
     def test_as_natively(self):
-        for part in (['answers'], ['sync'], ['sync-large'], ['sync-in-capture'], ['contexts'], ['captures'], ['async'], ['mixed'], ['threads', '64'], ['cold', '300']):
+        for part in OF_ONE_THREAD + [THREADS]:
             self.same([COMMAND] + part, EXACT + MORE, drop=kinds)
 
     def test_they_are_used(self):
         for policy in ('auto', 'pool', 'managed'):
-            for part in (['answers'], ['mixed'], ['threads', '64']):
+            for part in [part for part in OF_ONE_THREAD if part in (['answers'], ['mixed'])] + [THREADS]:
                 report = preloaded([COMMAND] + part, {'ALLOGRAFT_POLICY': policy}).report()
                 said = report['slabs']
                 with self.subTest(policy=policy, part=part):
                     # Of threads, who gets the first slab cuts from it; the others may have blocks of their own by then.
-                    self.assertGreater(said['blocks_cut'], 50 if part != ['threads', '64'] else 0)
+                    self.assertGreater(said['blocks_cut'], 50 if part != THREADS else 0)
                     self.assertGreater(said['made'], 0)
                     self.assertEqual(said['held_bytes'], (said['made'] - said['given_back']) << 21)
                     self.assertLessEqual(said['held_bytes'], said['peak_bytes'])
@@ -58,6 +61,7 @@ class Slabs(Case):
         self.assertEqual(slabs('answers', ALLOGRAFT_LIMIT='15MiB')['made'], 0)
         self.assertGreater(slabs('answers', ALLOGRAFT_LIMIT='64MiB')['made'], 0)
 
+    @but_under_tsan
     def test_a_few_take_no_more_than_natively(self):
         # Of 5 MiB of small blocks; the driver takes them by 2 MiB as well.
         for policy in ('auto', 'pool', 'managed'):
@@ -73,6 +77,7 @@ class Slabs(Case):
             self.assertEqual((said['blocks_cut'], said['made']), (cut, made))
         self.assertEqual(slabs('cold', '300', ALLOGRAFT_POLICY='native')['made'], 0)
 
+    @but_under_tsan
     def test_room(self):
         small = {'SIM_MEMORY': '64MiB'}
         device = [v for v in EXACT + MORE if 'managed' not in str(v) and 'ALLOGRAFT_LIMIT' not in v]

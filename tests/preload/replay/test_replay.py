@@ -52,6 +52,7 @@ class Replay(Case):
         for name in ('diverging', 'legacy', 'events', 'uploads'):
             self.part(name, variants=[HELD, HURRIED], seeds=SEEDS[1:])
 
+    @but_under_tsan
     def test_per_thread_streams(self):
         for name in ('exactly', 'legacy', 'events', 'uploads'):
             for variant, result in self.part(name, name='preload_replay_per_thread',
@@ -121,6 +122,7 @@ class Replay(Case):
             self.assertGreater(replay['staging']['copies'], 12)
             self.assertGreater(replay['staging']['packed'], 0)
 
+    @but_under_tsan
     def test_sleeping(self):
         for variant, result in self.part('sleeping', variants=[HELD, HURRIED, SHORT, WHOLE], seeds=SEEDS):
             replay = result.report()['replay']
@@ -131,6 +133,7 @@ class Replay(Case):
                 # Of the last iterations, after 4096 operations asleep.
                 self.assertGreater(replay['replayed'], 4500)
 
+    @but_under_tsan
     def test_iterations_lie_between_waits(self):
         """The host's time for a part of an iteration says nothing of the program's."""
         for _, result in self.part('waited', variants=[PLAIN]):
@@ -141,6 +144,7 @@ class Replay(Case):
         for _, result in self.part('running', variants=[PLAIN]):
             self.assertGreater(result.report()['replay']['iterations'], 20)
 
+    @but_under_tsan
     def test_launches_that_wait_for_their_kernels(self):
         for value, state in (('1', 'unavailable'), ('0', 'on'), ('', 'on')):
             for _, result in self.part('exactly', variants=[HELD], settings={'CUDA_LAUNCH_BLOCKING': value},
@@ -150,6 +154,7 @@ class Replay(Case):
                 if state != 'on':
                     self.assertEqual((replay['reason'], replay['operations']), ('CUDA_LAUNCH_BLOCKING is set', 0))
 
+    @but_under_tsan
     def test_a_card_that_is_full_of_graphs(self):
         for variant, result in self.part('full', variants=[HELD, PLAIN, SHORT], settings={'SIM_MEMORY': '64MiB'}):
             if variant == HELD:
