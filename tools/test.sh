@@ -146,7 +146,7 @@ meson_suite() {
 }
 
 suite_plain() {
-    meson_suite "gcc" "$BUILD" -Db_sanitize=none
+    meson_suite "gcc" "$BUILD" -Db_sanitize=none -Dc_args=-g1
 }
 
 suite_clang() {

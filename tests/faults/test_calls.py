@@ -15,7 +15,7 @@ import subprocess
 import sys
 import zlib
 
-from faults import (RUNTIME, SOME, UNCOUNTED, Case, main_but_under_tsan, native_run, preloaded, program,
+from faults import (SOME, UNCOUNTED, Case, main_but_under_tsan, native_run, preloaded, program,
                     report_problems, stderr_problem)
 
 CODES = (1, 2, 4, 100, 201, 400, 700, 719, 801, 900, 999)
@@ -60,9 +60,8 @@ ENDING = ('cuCtxDestroy_v2', 'cuDevicePrimaryCtxRelease_v2', 'cuDevicePrimaryCtx
 UNKNOWING = ('cuCtxGetCurrent', 'cuCtxGetDevice', 'cuDeviceTotalMem_v2')
 
 STEP = re.compile(r'^(\w+) (\d+): (\d+)$')
-# The first calls of a symbol, and its last. Under a sanitizer a run takes ten times as long; four of them are in
-# tools/test.sh --full.
-MOST = 1 if RUNTIME else 4 if os.environ.get('TEST_EFFORT') == 'all' else 2
+# The first call of a symbol, and its last. The first four are in tools/test.sh --full.
+MOST = 4 if os.environ.get('TEST_EFFORT') == 'all' else 1
 EXHAUSTIVE = '--exhaustive' in sys.argv
 JOBS = int(os.environ.get('TEST_JOBS', '2'))
 

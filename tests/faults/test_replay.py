@@ -5,7 +5,7 @@ import concurrent.futures
 import os
 import re
 
-from faults import RUNTIME, SOME, UNCOUNTED, Case, main_but_under_tsan, preloaded, run, some, stderr_problem
+from faults import SOME, UNCOUNTED, Case, main_but_under_tsan, preloaded, run, some, stderr_problem
 
 PROGRAM = os.path.join(os.environ['TEST_PROGRAMS'], os.pardir, 'preload', 'preload_replay')
 PARTS = ('exactly', 'diverging', 'uploads', 'pinned', 'legacy', 'events', 'streams', 'host',
@@ -20,7 +20,7 @@ ENDING = ('cuFuncGetParamInfo', 'cuKernelGetParamInfo')
 # Without these replay does not begin, or is off: test_calls.py has them.
 OTHERS = ('cuDriverGetVersion', 'cuGetErrorName')
 CALL = re.compile(r'^sim: \[\d+\] (cu[A-Z]\w*)', re.M)
-MOST = 1 if RUNTIME else 3
+MOST = 4 if os.environ.get('TEST_EFFORT') == 'all' else 1
 JOBS = int(os.environ.get('TEST_JOBS', '2'))
 
 
@@ -33,7 +33,7 @@ def called(result):
 
 
 def chosen(count):
-    """The first calls, one in the middle, and the last."""
+    """The first call, one in the middle, and the last; the first four in tools/test.sh --full."""
     return sorted(set(range(1, min(MOST, count) + 1)) | {count // 2 + 1, count})
 
 
