@@ -162,7 +162,7 @@ class Programs(ProfileTest):
                                  env=self.environment(), cwd=self.folder, text=True, stdout=subprocess.PIPE,
                                  stderr=subprocess.PIPE, start_new_session=True, preexec_fn=begin)
         self.addCleanup(end_session, child.pid)
-        for _ in range(600):
+        for _ in range(1200):
             if os.path.exists(os.path.join(self.folder, "ready")):
                 return child
             time.sleep(0.1)

@@ -216,7 +216,7 @@ class Program(RunTest):
                               env=clean_environment(), stdout=subprocess.PIPE) as child:
             self.assertEqual(child.stdout.readline(), b"up\n")
             child.send_signal(signal.SIGTERM)
-            self.assertEqual(child.wait(timeout=30), -signal.SIGTERM)
+            self.assertEqual(child.wait(timeout=60), -signal.SIGTERM)
 
     def test_takes_the_commands_place(self):
         with subprocess.Popen([paths.command, "run", "sh", "-c", "echo $$"],
@@ -258,7 +258,7 @@ class LastWord(RunTest):
             out, err = child.communicate(timeout=60) # until nobody has it open
             self.assertEqual(out, "")
         with self.assertRaises(ProcessLookupError):
-            for _ in range(200): # an orphan is gone when its new parent has seen it
+            for _ in range(1200): # an orphan is gone when its new parent has seen it
                 os.killpg(self.pid, 0)
                 time.sleep(0.05)
         return child.returncode, err

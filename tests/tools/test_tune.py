@@ -173,7 +173,7 @@ class Programs(TuneTest):
         env = self.environment()
         with subprocess.Popen([paths.command, "tune", "--runs", "3", "sh", "-c", script], env=env, text=True,
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True) as child:
-            for _ in range(600):
+            for _ in range(1200):
                 if os.path.exists(started):
                     break
                 time.sleep(0.1)

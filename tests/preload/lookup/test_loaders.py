@@ -9,7 +9,8 @@ import subprocess
 import tempfile
 import unittest
 
-from harness import LIBRARY, RUNTIME, Case, clean_environment, main, preloaded, program, run, without_loader
+from harness import (LIBRARY, RUNTIME, SECONDS, Case, clean_environment, main, preloaded, program, run,
+                     without_loader)
 
 COMMAND = os.environ['TEST_COMMAND']
 AUDIT = os.path.join(os.path.dirname(LIBRARY), 'liballograft-audit.so')
@@ -96,7 +97,7 @@ class Audited(Case):
         env.update(settings or {}, ALLOGRAFT_STATS=os.path.join(folder, stats))
         done = subprocess.run([COMMAND, 'run', *([option] if audit else []), '--', *command], env=env,
                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE, universal_newlines=True, timeout=20)
+                              stderr=subprocess.PIPE, universal_newlines=True, timeout=SECONDS)
         report = {}
         if os.path.exists(os.path.join(folder, stats)):
             with open(os.path.join(folder, stats), encoding='utf-8') as file:
@@ -205,7 +206,7 @@ class Audited(Case):
         with open(memory, 'w', encoding='utf-8') as file:
             file.write('/some/other/program\n' * 819)
         subprocess.run([COMMAND, 'run', '--', LOADER, 'deep', LINKED, STORAGE], env=env, stdin=subprocess.DEVNULL,
-                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=20, check=False)
+                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=SECONDS, check=False)
         with open(memory, encoding='utf-8') as file:
             self.assertEqual(file.read(), os.path.realpath(LOADER) + '\n')
 

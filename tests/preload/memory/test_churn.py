@@ -3,7 +3,7 @@
 import re
 import time
 
-from harness import EXACT, Case, but_under_tsan, main, preloaded, program, run, some
+from harness import EXACT, SECONDS, Case, but_under_tsan, main, preloaded, program, run, some
 
 COMMAND = program('preload_churn')
 ROOM = program('preload_launch_room')
@@ -221,7 +221,7 @@ class Churn(Case):
         # Natively an allocation does not wait for it; ours waits for the driver to take a block back, but not for long.
         began = time.monotonic()
         self.same([COMMAND, 'waits'], DEVICE + [soon(1)])
-        self.assertLess(time.monotonic() - began, 10)
+        self.assertLess(time.monotonic() - began, SECONDS / 2)
 
     def test_no_pool_where_the_device_has_none(self):
         result = preloaded([COMMAND, 'turns', '400'], dict(soon(60), SIM_FAIL='cuMemPoolCreate:0:801'))
