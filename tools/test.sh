@@ -20,8 +20,8 @@ usage="tools/test.sh [--plain] [--clang] [--asan] [--tsan] [--lint] [--coverage]
                launches, answers, 150 random programs, the packages       (FOLDER-arm)
   --assembly   of those, the unit tests of what is written for each processor, where compiler and emulator are
   --gpu        tests/gpu/run.sh on the GPU of this machine
-  --full       everything above; under AddressSanitizer every suite, clang-tidy of all sources, more random
-               programs, and more calls that fail
+  --full       everything above; under AddressSanitizer every suite, clang-tidy of all sources, the fuzzers, more
+               random programs, and more calls that fail
 
 Without one of them: --plain --asan --tsan --lint --assembly --gpu.
 
@@ -145,7 +145,10 @@ meson_suite() {
     count $counts
 }
 
+# The fuzzers' corpora and variations of them are read by corpus_* in any case.
 suite_plain() {
+    local test_excluded=("${test_excluded[@]}")
+    [ "$effort" = full ] || test_excluded+=(fuzz_\*)
     meson_suite "gcc" "$BUILD" -Db_sanitize=none -Dc_args=-g1
 }
 
@@ -362,7 +365,7 @@ while [ $# -gt 0 ]; do
     --plain | --clang | --asan | --tsan | --lint | --coverage | --arm | --assembly | --gpu | --quick) suites+=("${1#--}") ;;
     --full)
         suites=(plain clang asan tsan lint coverage arm gpu) effort=full
-        export TEST_EFFORT=all DIFF_SHARE=160 LINT_DEPTH=${LINT_DEPTH:-30000}
+        export TEST_EFFORT=all DIFF_SHARE=250 LINT_DEPTH=${LINT_DEPTH:-30000}
         ;;
     --budget) budget=1 ;;
     --build)
