@@ -55,8 +55,7 @@ static int needed(void)
            (replay & AG_REPLAY_ON ? AG_WHEN_GRAPH : 0) |
            (replay & AG_REPLAY_TIMED ? AG_WHEN_WAITS : 0) |
            (ag_entry_has_copies() ? AG_WHEN_COPIES : 0) |
-           (replay & AG_REPLAY_SLEEPS ? AG_WHEN_SLEEPS : 0) |
-           (ag_pinned_on ? AG_WHEN_HOST : 0);
+           (replay & AG_REPLAY_SLEEPS ? AG_WHEN_SLEEPS : 0) | (ag_pinned_on ? AG_WHEN_HOST : 0);
 }
 
 bool ag_entry_needs(enum ag_when when)

@@ -159,17 +159,17 @@ static void devices_begin_child(void)
  * report, since it replaces the counters that the others write to. A module that has something to
  * reset has a row here, or is called by one that has (tests/contract/children.py). */
 static void (*const children[])(void) = {
-    ag_leaving_begin_child,    ag_loaded_begin_child,     ag_slots_begin_child,
-    ag_report_begin_child,     ag_map_begin_child,        ag_holders_begin_child,
-    ag_trace_begin_child,      ag_context_begin_child,    ag_green_begin_child,
-    ag_ledger_begin_child,     ag_private_begin_child,    ag_api_begin_child,
-    ag_api_owned_begin_child,  ag_free_begin_child,       ag_helper_begin_child,
-    ag_app_pools_begin_child,  ag_spill_begin_child,      ag_inject_begin_child,
-    ag_guard_begin_child,      ag_paged_begin_child,      ag_residency_begin_child,
-    ag_params_begin_child,     ag_func_attrs_begin_child, ag_replay_begin_child,
-    ag_ipc_export_begin_child, ag_ipc_import_begin_child, ag_app_graphs_begin_child,
-    ag_budget_begin_child,     ag_slab_begin_child,       ag_caller_begin_child,
-    ag_unseen_begin_child,     ag_sleep_begin_child,      ag_copying_begin_child,
+    ag_leaving_begin_child,    ag_loaded_begin_child,        ag_slots_begin_child,
+    ag_report_begin_child,     ag_map_begin_child,           ag_holders_begin_child,
+    ag_trace_begin_child,      ag_context_begin_child,       ag_green_begin_child,
+    ag_ledger_begin_child,     ag_private_begin_child,       ag_api_begin_child,
+    ag_api_owned_begin_child,  ag_free_begin_child,          ag_helper_begin_child,
+    ag_app_pools_begin_child,  ag_spill_begin_child,         ag_inject_begin_child,
+    ag_guard_begin_child,      ag_paged_begin_child,         ag_residency_begin_child,
+    ag_params_begin_child,     ag_func_attrs_begin_child,    ag_replay_begin_child,
+    ag_ipc_export_begin_child, ag_ipc_import_begin_child,    ag_app_graphs_begin_child,
+    ag_budget_begin_child,     ag_slab_begin_child,          ag_caller_begin_child,
+    ag_unseen_begin_child,     ag_sleep_begin_child,         ag_copying_begin_child,
     devices_begin_child,       ag_pinned_blocks_begin_child,
 };
 

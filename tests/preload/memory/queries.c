@@ -14,8 +14,8 @@
 #include "tests/common/device.h"
 #include "tests/common/say.h"
 
-#define MIB        ((size_t)1 << 20)
-#define THREADS    4
+#define MIB     ((size_t)1 << 20)
+#define THREADS 4
 #ifdef __SANITIZE_THREAD__ /* which sees at the first meeting what others see when times are bad */
 #define ITERATIONS 1000
 #else
