@@ -14,7 +14,7 @@
 #define FIRST_REST        16u
 #define LONGEST_REST      4096u
 
-static struct ag_worth_class *class_of(struct ag_worth_table *table, bool to_host, size_t bytes)
+static struct ag_worth_class *rates_of(struct ag_worth_table *table, bool to_host, size_t bytes)
 {
     unsigned size = 0;
 
@@ -54,7 +54,7 @@ static void rest(struct ag_worth_class *class)
 
 enum ag_worth ag_worth_of(struct ag_worth_table *table, bool to_host, size_t bytes)
 {
-    struct ag_worth_class *class = class_of(table, to_host, bytes);
+    struct ag_worth_class *class = rates_of(table, to_host, bytes);
 
     if (class->rest) {
         class->rest--;
@@ -73,7 +73,7 @@ enum ag_worth ag_worth_of(struct ag_worth_table *table, bool to_host, size_t byt
 void ag_worth_took(struct ag_worth_table *table, bool to_host, size_t bytes, bool by_crew,
                    uint64_t ns)
 {
-    struct ag_worth_class *class = class_of(table, to_host, bytes);
+    struct ag_worth_class *class = rates_of(table, to_host, bytes);
 
     ns = per_mib(ns, bytes);
     if (by_crew) {

@@ -9,7 +9,7 @@
 #include "policy/order/free.h"
 
 /* Inside the capture guard: the event covers all that the context was given so far. */
-static CUresult record(struct ag_pinned_block *block, const struct ag_context *context)
+static CUresult record_use(struct ag_pinned_block *block, const struct ag_context *context)
 {
     CUcontext handle = atomic_load_explicit(&context->handle, memory_order_acquire);
     CUresult result = CUDA_SUCCESS;
@@ -29,7 +29,7 @@ static bool leave_recorded(struct ag_pinned_block *block)
     if (!context || !context->device->has_fences || ag_context_count() > 1 ||
         !ag_capture_guard_enter())
         return false;
-    result = record(block, context);
+    result = record_use(block, context);
     ag_capture_guard_leave();
     block->waits = result == CUDA_SUCCESS;
     if (block->waits)

@@ -311,6 +311,8 @@ static void compare_all(struct comparison *it)
                    (double)a->slab_bytes.current, (double)b->slab_bytes.current);
     add_comparison(it, "slabs", "most bytes in slabs", UNIT_BYTES, WHOLE_LEVEL,
                    (double)a->slab_bytes.peak, (double)b->slab_bytes.peak);
+    add_comparison(it, "pinned", "bytes of pinned memory kept at the end", UNIT_BYTES, WHOLE_LEVEL,
+                   (double)a->pinned_bytes.current, (double)b->pinned_bytes.current);
     add_comparison(it, "pinned", "most bytes of pinned memory kept", UNIT_BYTES, WHOLE_LEVEL,
                    (double)a->pinned_bytes.peak, (double)b->pinned_bytes.peak);
     add_comparison(it, "frees", "most bytes pending", UNIT_BYTES, WHOLE_LEVEL,
