@@ -29,6 +29,7 @@
 #include "policy/contexts/context.h"
 #include "policy/contexts/enter.h"
 #include "policy/order/capture.h"
+#include "policy/order/users.h"
 
 #define LEAST_PIECE ((size_t)128 << 10) /* below that a submission takes longer than the bus */
 #define LEAST_ROW   ((size_t)64 << 10)
@@ -106,14 +107,25 @@ struct attempt {
     bool is_idle;
 };
 
-/* Waits for the stream where the call would. False: an error that the driver is to tell. */
+/* Could others have submitted work by the end of a wait, which natively comes after the copy? */
+static bool others_may_submit(void)
+{
+    return ag_users_are_several() || ag_context_count() > 1;
+}
+
+/* Waits for the stream where the call would. False: the copy is the driver's, or an error is. */
 static bool await_stream(struct attempt *attempt)
 {
     const struct ag_transfer *transfer = &attempt->transfer;
     CUresult result = ag_cu.cuStreamQuery(transfer->stream);
 
-    if (result == CUDA_ERROR_NOT_READY && (transfer->waits || transfer->what.to_host))
+    if (result == CUDA_ERROR_NOT_READY && (transfer->waits || transfer->what.to_host)) {
+        if (others_may_submit()) {
+            ag_stats_add(AG_STAT_COPIES_QUEUED, 1);
+            return false;
+        }
         result = ag_cu.cuStreamSynchronize(transfer->stream);
+    }
     attempt->is_idle = result == CUDA_SUCCESS;
     return result == CUDA_SUCCESS || result == CUDA_ERROR_NOT_READY;
 }
