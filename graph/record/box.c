@@ -22,8 +22,9 @@ static uint64_t extent(const CUDA_MEMCPY3D *copy, const struct side *side, uint6
     if (!height && !side->z && copy->Depth == 1) /* which then does not matter */
         height = side->y + copy->Height;
     if (copy->WidthInBytes > most || copy->Height > most || copy->Depth > most || side->x > most ||
-        side->y > most || side->z > most || pitch > most || height > most || side->lod ||
-        side->reserved || pitch < side->x + copy->WidthInBytes || height < side->y + copy->Height ||
+        side->y > most || side->z > most || pitch > most || height > most || !pitch || !height ||
+        side->lod || side->reserved || pitch < side->x + copy->WidthInBytes ||
+        height < side->y + copy->Height ||
         (side->z + copy->Depth) > (UINT64_MAX >> 2) / pitch / height)
         return 0;
     *ret_offset = (side->z * height + side->y) * pitch + side->x;

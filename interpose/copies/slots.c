@@ -32,7 +32,7 @@ struct ag_slots *ag_slots_find(const struct ag_context *context)
 /* A job of the crew: each piece gets the pages of a slot. */
 struct first_touch {
     struct ag_crew_job job;
-    unsigned char *memory;
+    const unsigned char *memory;
 };
 
 static bool touch_piece(const struct ag_crew_job *job, uint32_t piece)
@@ -43,7 +43,7 @@ static bool touch_piece(const struct ag_crew_job *job, uint32_t piece)
     return true;
 }
 
-static void touch_pages(unsigned char *memory, uint32_t n)
+static void touch_pages(const unsigned char *memory, uint32_t n)
 {
     struct first_touch touch = {.job = {.move = touch_piece, .end = AG_CREW_SLOTS},
                                 .memory = memory};

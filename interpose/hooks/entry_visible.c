@@ -55,7 +55,7 @@ static bool kept_registered(void *p, size_t bytes, unsigned how)
     return false;
 }
 
-static bool kept_managed(CUdeviceptr *p, size_t bytes, unsigned how)
+static bool kept_managed(const CUdeviceptr *p, size_t bytes, unsigned how)
 {
     (void)p, (void)bytes, (void)how;
     return false;
@@ -75,7 +75,7 @@ static CUresult new_registered(CUresult result, void *p, size_t bytes, unsigned 
     return result;
 }
 
-static CUresult new_managed(CUresult result, CUdeviceptr *p, size_t bytes, unsigned how)
+static CUresult new_managed(CUresult result, const CUdeviceptr *p, size_t bytes, unsigned how)
 {
     (void)p, (void)bytes, (void)how;
     return result;

@@ -61,7 +61,7 @@ static void lower_to(uint64_t *value, uint64_t to)
 
 static void read_machine(const char *root, struct ag_host_room *room)
 {
-    char text[4096];
+    char text[4096] = {0};
 
     read_some(root, "/proc/", "meminfo", text, sizeof(text));
     lower_to(&room->total_bytes, number_after(text, "MemTotal:", 1024));
@@ -89,7 +89,7 @@ static void find_group(const char *root, char *folder, size_t size)
 static void read_group(const char *root, const char *folder, const char *most_file,
                        const char *used_file, struct ag_host_room *room)
 {
-    char text[4096];
+    char text[4096] = {0};
     uint64_t most, used, files;
 
     read_some(root, folder, most_file, text, sizeof(text));
@@ -110,7 +110,7 @@ static void read_group(const char *root, const char *folder, const char *most_fi
 static unsigned read_stalled(const char *root, const char *folder, const char *file)
 {
     const char *after;
-    char text[256];
+    char text[256] = {0};
     uint64_t whole, part;
 
     read_some(root, folder, file, text, sizeof(text));

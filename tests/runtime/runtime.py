@@ -178,9 +178,9 @@ def test(options, directory):
     launches = hooked_symbols(options.hooks, "LAUNCHES")
     early = hooked_symbols(options.hooks, "EARLY")
     ordered = hooked_symbols(options.hooks, "ORDERED")
-    work = hooked_symbols(options.hooks, "WORK(?:_OR_WAITS)?")
+    work = hooked_symbols(options.hooks, "(?:WORK(?:_OR_WAITS)?|COPIED|COPY_WAITS)")
     graphs = hooked_symbols(options.hooks, "GRAPH(?:_OR_WAITS)?")
-    waits = hooked_symbols(options.hooks, r"\w+_OR_WAITS")
+    waits = hooked_symbols(options.hooks, r"(?:\w+_OR_WAITS|COPIED|COPY_WAITS)")
     check(always and launches and early and ordered and work and graphs and waits, "no hooks listed")
     library = os.path.basename(options.library) if options.library else None
     for version, expected, settings in ((11000, TOO_OLD, {}), (13000, None, {}),
