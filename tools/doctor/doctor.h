@@ -14,5 +14,10 @@ void doctor_self_test(struct findings *findings);
 /* Runs the small program of the self-test: it allocates and frees memory while streams use it. It
  * looks the driver's functions up by `lookup`, see doctor_driver.h. An exit status. */
 int doctor_work(const char *lookup);
+/* doctor_child.c: runs `allograft doctor --work WORK` in a process of its own, after prepare(with)
+ * there, which can refuse, and reads what it prints. False: it was not started, or a signal ended
+ * it, as `text` says then. */
+bool doctor_run_child(const char *work, bool (*prepare)(const void *with), const void *with,
+                      char *text, size_t size);
 
 #endif

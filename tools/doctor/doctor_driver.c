@@ -70,6 +70,16 @@ const char *doctor_open_driver(const char *lookup, struct doctor_calls *ret)
     return NULL;
 }
 
+CUresult doctor_begin(const struct doctor_calls *calls)
+{
+    CUresult result = calls->cuInit(0);
+    CUcontext context;
+
+    if (result == CUDA_SUCCESS)
+        result = calls->cuDevicePrimaryCtxRetain(&context, 0);
+    return result == CUDA_SUCCESS ? calls->cuCtxPushCurrent_v2(context) : result;
+}
+
 /* ---- devices ---- */
 
 static struct doctor_calls cu;

@@ -37,5 +37,7 @@ struct doctor_calls {
 const char *doctor_open_driver(const char *lookup, struct doctor_calls *ret);
 /* Is the driver that was opened the simulated one? */
 bool doctor_driver_is_simulated(void);
+/* Begins to use device 0, by its primary context. */
+CUresult doctor_begin(const struct doctor_calls *calls);
 
 #endif

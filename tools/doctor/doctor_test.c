@@ -5,14 +5,11 @@
  * that a stream may still write or read, as cudaFree allows, and allocates again at once. Then it
  * repeats the same operations on two buffers with other values each time, which replay can launch
  * as graphs. */
-#include <errno.h>
 #include <limits.h>
-#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "interpose/api/allograft.h"
@@ -127,7 +124,6 @@ static void print_taken_over(void)
 int doctor_work(const char *lookup)
 {
     const char *missing = doctor_open_driver(lookup, &cu);
-    CUcontext context;
     CUresult result;
     uint64_t sum = 0;
 
@@ -136,11 +132,7 @@ int doctor_work(const char *lookup)
         printf("no %s\n", missing);
         return STATUS_FAILED;
     }
-    result = cu.cuInit(0);
-    if (result == CUDA_SUCCESS)
-        result = cu.cuDevicePrimaryCtxRetain(&context, 0);
-    if (result == CUDA_SUCCESS)
-        result = cu.cuCtxPushCurrent_v2(context);
+    result = doctor_begin(&cu);
     if (result == CUDA_SUCCESS)
         result = work(&sum);
     if (result == CUDA_SUCCESS)
@@ -162,66 +154,40 @@ struct outcome {
 
 #define GRAPHS "graphs" /* instead of a policy: native memory, and replay on every stream */
 
-static void exec_work(int out, const char *lookup, const char *library, const char *policy)
+struct under {
+    const char *library, *policy; /* no library: natively */
+};
+
+/* These settings count, not the user's. */
+static bool prepare_program(const void *with)
 {
-    /* These settings count, not the user's. */
+    const struct under *under = with;
+
     unsetenv("ALLOGRAFT_RULES");
     unsetenv("ALLOGRAFT_CONFIG");
     unsetenv("ALLOGRAFT_DISABLE");
     unsetenv("ALLOGRAFT_GRAPH_ITERATION");
     unsetenv("ALLOGRAFT_GRAPH_WARMUP");
-    setenv("ALLOGRAFT_GRAPH", strcmp(policy, GRAPHS) ? "off" : "all", 1);
+    setenv("ALLOGRAFT_GRAPH", strcmp(under->policy, GRAPHS) ? "off" : "all", 1);
     setenv("ALLOGRAFT_GRAPH_PROFIT", "0", 1); /* replay is to work, not to be faster */
     setenv("ALLOGRAFT_STATS", "off", 1);
     setenv("ALLOGRAFT_COUNTERS", "off", 1);
     setenv("ALLOGRAFT_LOG", "error", 1); /* the findings say what the driver lacks */
-    setenv("ALLOGRAFT_POLICY", strcmp(policy, GRAPHS) ? policy : "native", 1);
-    if (library && preload_library(library) != STATUS_OK)
-        _exit(STATUS_FAILED);
-    if (dup2(out, STDOUT_FILENO) >= 0)
-        execl("/proc/self/exe", "allograft", "doctor", "--work", lookup, (char *)NULL);
-    _exit(STATUS_FAILED);
-}
-
-static void read_outcome(int in, struct outcome *ret)
-{
-    char text[200] = "";
-    size_t length = 0;
-    ssize_t n;
-
-    while (
-        length + 1 < sizeof(text) &&
-        ((n = read(in, text + length, sizeof(text) - 1 - length)) > 0 || (n < 0 && errno == EINTR)))
-        length += n > 0 ? (size_t)n : 0;
-    ret->ran = sscanf(text, "%d %31s %llu %llu", &ret->result, ret->sum, &ret->redirected,
-                      &ret->replayed) == 4;
-    text[strcspn(text, "\n")] = '\0';
-    snprintf(ret->how, sizeof(ret->how), "%.60s", text);
+    setenv("ALLOGRAFT_POLICY", strcmp(under->policy, GRAPHS) ? under->policy : "native", 1);
+    return !under->library || preload_library(under->library) == STATUS_OK;
 }
 
 static struct outcome run_work(const char *lookup, const char *library, const char *policy)
 {
-    struct outcome outcome = {.how = "could not be started"};
-    int ends[2], status = 0;
-    pid_t child;
+    const struct under under = {library, policy};
+    struct outcome outcome = {.ran = false};
+    char text[200];
+    bool ended = doctor_run_child(lookup, prepare_program, &under, text, sizeof(text));
 
-    fflush(stdout);
-    if (pipe(ends))
-        return outcome;
-    child = fork();
-    if (!child)
-        exec_work(ends[1], lookup, library, policy);
-    close(ends[1]);
-    if (child > 0) {
-        read_outcome(ends[0], &outcome);
-        while (waitpid(child, &status, 0) < 0 && errno == EINTR)
-            ;
-        if (WIFSIGNALED(status)) {
-            outcome.ran = false;
-            snprintf(outcome.how, sizeof(outcome.how), "ended by signal %d", WTERMSIG(status));
-        }
-    }
-    close(ends[0]);
+    outcome.ran = ended && sscanf(text, "%d %31s %llu %llu", &outcome.result, outcome.sum,
+                                  &outcome.redirected, &outcome.replayed) == 4;
+    text[strcspn(text, "\n")] = '\0';
+    snprintf(outcome.how, sizeof(outcome.how), "%.60s", text);
     return outcome;
 }
 
