@@ -51,7 +51,7 @@ class Machines(DoctorTest):
 
     def test_without_test(self):
         findings, _ = self.examine("--no-test")
-        self.assertFalse([section for section, _ in findings if section == "self-test"])
+        self.assertFalse([section for section, _ in findings if section in ("bus", "self-test")])
 
     def test_no_driver(self):
         result = self.without_driver("doctor")
@@ -131,6 +131,55 @@ class Lacks(DoctorTest):
                                             SIM_DRIVER_VERSION=str(age))
             self.assertEqual(findings["driver", "replay"], replay)
             self.assertEqual(findings["device 0", "managed_pool"], "lack", whole)
+
+
+class Bus(DoctorTest):
+    def bus(self, status=0, **changes):
+        """What it says of copies, by the finding's name."""
+        findings, whole = self.examine(status=status, **changes)
+        self.assertEqual({findings["bus", f["name"]] for f in whole["findings"] if f["section"] == "bus"}, {"info"})
+        return {f["name"]: f["text"] for f in whole["findings"] if f["section"] == "bus"}
+
+    def test_times_of_the_simulated_driver_are_not_shown(self):
+        self.assertEqual(self.bus(), {"pageable": "pageable memory: 4.00 MiB copied to device 0 and back",
+                                      "pinned": "pinned memory: 4.00 MiB copied to device 0 and back"})
+
+    def test_of_a_gpu(self):
+        # To the doctor, the simulated driver is a GPU's once it does not say what it is.
+        mark = b"allograft_simulated_driver"
+        with tempfile.TemporaryDirectory() as folder:
+            with open(os.path.join(paths.sim, "libcuda.so.1"), "rb") as file:
+                driver = file.read()
+            self.assertIn(mark, driver)
+            with open(os.path.join(folder, "libcuda.so.1"), "wb") as file:
+                file.write(driver.replace(mark, mark.upper()))
+            said = self.bus(LD_LIBRARY_PATH=folder)
+            old = self.bus(LD_LIBRARY_PATH=folder, SIM_FAIL="cuMemAllocHost_v2:0:2")
+        for kind in ("pageable", "pinned"):
+            self.assertRegex(said[kind], rf"\A{kind} memory: [\d.]+ GB/s to device 0, [\d.]+ GB/s from it, "
+                                         r"in copies of 64.00 MiB\Z")
+        self.assertRegex(said["gain"], r"\ACOPY=auto[ ,]")
+        self.assertEqual(set(old), {"pageable", "pinned"}) # nothing to compare with
+
+    def test_less_memory_than_wanted(self):
+        said = self.bus(SIM_FAIL="cuMemAllocHost_v2:1:2")
+        self.assertIn(" 4.00 MiB ", said["pageable"])
+        self.assertIn(" 2.00 MiB ", said["pinned"])
+
+    def test_refused(self):
+        none = " memory: copies not measured: "
+        for fails, pageable, pinned in (("cuMemAllocHost_v2:0:2", None, "CUDA_ERROR_OUT_OF_MEMORY"),
+                                        ("cuMemAllocHost_v2:0:801", None, "CUDA_ERROR_NOT_SUPPORTED"),
+                                        ("cuMemcpyHtoD_v2:2:999", "CUDA_ERROR_UNKNOWN", None),
+                                        ("cuMemcpyHtoD_v2:0:4711", "error 4711", "error 4711")):
+            said = self.bus(SIM_FAIL=fails)
+            self.assertEqual(said["pageable"].partition(none)[2], pageable or "", fails)
+            self.assertEqual(said["pinned"].partition(none)[2], pinned or "", fails)
+
+    def test_no_context(self):
+        said = self.bus(status=1, SIM_FAIL="cuDevicePrimaryCtxRetain:0:2")
+        for kind in ("pageable", "pinned"):
+            self.assertEqual(said[kind], kind + " memory: copies not measured: CUDA_ERROR_OUT_OF_MEMORY")
 
 
 class SelfTest(DoctorTest):

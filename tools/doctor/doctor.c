@@ -137,8 +137,9 @@ int command_doctor(const struct command_line *line)
     int status;
 
     for (size_t i = 0; i < line->n_given; i++) {
-        if (line->given[i].option == OPTION_doctor_work) /* the program of the self-test */
-            return doctor_work(line->given[i].value);
+        if (line->given[i].option == OPTION_doctor_work) /* a child of ours, see doctor_child.c */
+            return strcmp(line->given[i].value, "bus") != 0 ? doctor_work(line->given[i].value)
+                                                            : doctor_bus_work();
         json |= line->given[i].option == OPTION_doctor_json;
         test &= line->given[i].option != OPTION_doctor_no_test;
         simulated |= line->given[i].option == OPTION_doctor_simulate;
@@ -149,8 +150,10 @@ int command_doctor(const struct command_line *line)
             return status;
     }
     doctor_machine(&findings);
-    if (doctor_driver(&findings) > 0 && test)
+    if (doctor_driver(&findings) > 0 && test) {
+        doctor_bus(&findings);
         doctor_self_test(&findings);
+    }
     if (json)
         show_findings_json(&findings);
     else

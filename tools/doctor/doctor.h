@@ -9,6 +9,10 @@
 void doctor_machine(struct findings *findings);
 /* doctor_driver.c: the driver and its devices. The number of devices; 0 when none can be used. */
 int doctor_driver(struct findings *findings);
+/* doctor_bus.c: how fast memory is copied between host and device, and what could be gained. */
+void doctor_bus(struct findings *findings);
+/* Measures that, and prints it for doctor_bus(). An exit status. */
+int doctor_bus_work(void);
 /* doctor_test.c: runs a small program natively and under the library, and compares the bytes. */
 void doctor_self_test(struct findings *findings);
 /* Runs the small program of the self-test: it allocates and frees memory while streams use it. It

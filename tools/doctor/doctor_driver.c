@@ -91,6 +91,12 @@ static int attribute_of(CUdevice_attribute which, int device)
     return cu.cuDeviceGetAttribute(&value, which, device) == CUDA_SUCCESS ? value : 0;
 }
 
+bool doctor_finds_host_memory(int device)
+{
+    return attribute_of(CU_DEVICE_ATTRIBUTE_INTEGRATED, device) ||
+           attribute_of(CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES, device);
+}
+
 static const char *error_name(CUresult result)
 {
     const char *name = NULL;

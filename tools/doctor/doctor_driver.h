@@ -20,6 +20,9 @@
     X(cuCtxSynchronize)         \
     X(cuMemAlloc_v2)            \
     X(cuMemFree_v2)             \
+    X(cuMemAllocHost_v2)        \
+    X(cuMemFreeHost)            \
+    X(cuMemcpyHtoD_v2)          \
     X(cuMemcpyDtoH_v2)          \
     X(cuMemcpyDtoDAsync_v2)     \
     X(cuMemsetD32Async)         \
@@ -39,5 +42,8 @@ const char *doctor_open_driver(const char *lookup, struct doctor_calls *ret);
 bool doctor_driver_is_simulated(void);
 /* Begins to use device 0, by its primary context. */
 CUresult doctor_begin(const struct doctor_calls *calls);
+/* Does the device find the host's memory by itself, because it is integrated or uses the host's
+ * page tables? After doctor_driver(). */
+bool doctor_finds_host_memory(int device);
 
 #endif
