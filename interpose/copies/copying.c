@@ -266,6 +266,17 @@ static bool copy_undisturbed(struct attempt *attempt)
 
 /* --- the steps --- */
 
+/* Is the memory there, as far as its ends say? The driver may refuse what is not, such as addresses
+ * of a device that are no memory any more. */
+static bool is_there(const struct ag_copied *what)
+{
+    uint64_t last = what->host + (what->depth - 1) * what->host_slice +
+                    (what->height - 1) * what->host_pitch + what->width - 1;
+
+    return ag_move_reach((const void *)(uintptr_t)what->host, 1, what->to_host) &&
+           ag_move_reach((const void *)(uintptr_t)last, 1, what->to_host);
+}
+
 static bool try_copy(struct attempt *attempt)
 {
     CUstreamCaptureMode mode;
@@ -300,7 +311,8 @@ static bool copy_it(struct ag_copying *copying, struct ag_copied *what,
     attempt.transfer.what = *what;
     attempt.thread = attempt.transfer.stream == CU_STREAM_PER_THREAD ? gettid() : 0;
     return attempt.context && !reads_host_memory(attempt.context->device) &&
-           is_own_stream(attempt.context, attempt.transfer.stream) && try_copy(&attempt);
+           is_own_stream(attempt.context, attempt.transfer.stream) && is_there(what) &&
+           try_copy(&attempt);
 }
 
 /* Nothing is asked of the driver where the size says it all. */

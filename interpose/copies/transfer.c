@@ -13,6 +13,7 @@
 #include "interpose/copies/move.h"
 #include "interpose/core/base/threads/wait.h"
 #include "interpose/core/driver/driver.h"
+#include "interpose/hooks/entry.h"
 
 struct run {
     struct ag_crew_job job; /* first: the crew knows only this */
@@ -20,8 +21,9 @@ struct run {
     struct ag_slots *slots;
     uint64_t first;     /* the use that piece 0 is */
     uint32_t submitted; /* pieces that the driver has */
-    uint32_t arrived;   /* to the host: those that are in their slots */
+    uint32_t ready;     /* pieces that may be moved; to the host: those that have arrived */
     uint32_t emptied;   /* to the host: those that have left them */
+    bool is_alone;      /* the crew has left */
     struct ag_wait wait;
 };
 
@@ -92,20 +94,37 @@ static bool move_out(const struct ag_crew_job *job, uint32_t number)
     return true;
 }
 
-/* Has the piece been moved? What is left to the thread of the program's is moved now: where memory
- * cannot be touched, the fault is that thread's, as natively. */
-static bool is_moved(struct run *run, uint32_t number)
+/* The calling thread touches the program's memory itself. A handler of its fault may jump out of
+ * here: then nobody else knows the job, and the thread is in no hook of ours. */
+static void move_alone(const struct run *run, uint32_t number)
 {
-    enum ag_crew_piece state = ag_crew_piece_of(&run->job, number);
-    struct piece piece;
+    struct piece piece = piece_of(run, number);
+    int depth = ag_entry_depth;
 
-    if (state != AG_CREW_LEFT)
-        return state == AG_CREW_MOVED;
-    piece = piece_of(run, number);
+    ag_entry_depth = 0;
     if (run->transfer->what.to_host)
         memcpy(piece.host, piece.slot, piece.bytes);
     else
         memcpy(piece.slot, piece.host, piece.bytes);
+    ag_entry_depth = depth;
+}
+
+/* Has the piece been moved? Once one is left to the calling thread, that moves all the others, too:
+ * where memory cannot be touched, the fault is that thread's, as natively. */
+static bool is_moved(struct run *run, uint32_t number)
+{
+    enum ag_crew_piece state = ag_crew_piece_of(&run->job, number);
+
+    if (state == AG_CREW_MOVED)
+        return true;
+    if (state == AG_CREW_LEFT && !run->is_alone) {
+        ag_crew_close(&run->job);
+        run->is_alone = true;
+    }
+    if (!run->is_alone || number >= run->ready)
+        return false;
+    if (ag_crew_piece_of(&run->job, number) != AG_CREW_MOVED)
+        move_alone(run, number);
     return true;
 }
 
@@ -180,19 +199,19 @@ static uint32_t at_most(uint64_t n, uint32_t most)
 
 static CUresult bring_in(struct run *run)
 {
-    uint32_t end = run->job.end, ready;
+    uint32_t end = run->job.end;
     CUresult result = CUDA_SUCCESS;
 
     while (run->submitted < end && result == CUDA_SUCCESS) {
         result = look_at_driver(run);
         if (result != CUDA_SUCCESS)
             break;
-        ready = at_most(run->slots->finished + AG_CREW_SLOTS - run->first, end);
-        ag_crew_ready(&run->job, ready);
+        run->ready = at_most(run->slots->finished + AG_CREW_SLOTS - run->first, end);
+        ag_crew_ready(&run->job, run->ready);
         if (is_moved(run, run->submitted))
             result = submit(run);
         else
-            result = help_or_wait(run, run->submitted < ready);
+            result = help_or_wait(run, run->submitted < run->ready);
     }
     if (run->transfer->waits && result == CUDA_SUCCESS)
         result = wait_for_last(run);
@@ -213,13 +232,13 @@ static CUresult bring_out(struct run *run)
         if (result != CUDA_SUCCESS)
             break;
         if (run->slots->finished > run->first)
-            run->arrived = (uint32_t)(run->slots->finished - run->first);
-        ag_crew_ready(&run->job, run->arrived);
-        if (run->emptied < run->arrived && is_moved(run, run->emptied)) {
+            run->ready = (uint32_t)(run->slots->finished - run->first);
+        ag_crew_ready(&run->job, run->ready);
+        if (run->emptied < run->ready && is_moved(run, run->emptied)) {
             run->emptied++;
             run->wait = (struct ag_wait){0};
         } else {
-            result = help_or_wait(run, run->emptied < run->arrived);
+            result = help_or_wait(run, run->emptied < run->ready);
         }
     }
     return result;

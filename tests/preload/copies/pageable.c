@@ -511,13 +511,17 @@ static void errors(void)
     size_t bytes = 2 * MIB;
     unsigned char *host = malloc(bytes);
     CUdeviceptr device;
+    void *nowhere;
 
     OK(cuMemAlloc(&device, bytes));
+    nowhere = (void *)(uintptr_t)(device + 512 * MIB);
     OK(cuMemcpyHtoD(device, host, bytes));
     SAY_CODE("more than there is", cuMemcpyHtoD(device + MIB, host, bytes));
     SAY_CODE("from no memory", cuMemcpyHtoD(device, NULL, bytes));
     SAY_CODE("to no memory", cuMemcpyDtoH(host, device + 64 * MIB, bytes));
     SAY_CODE("no stream", cuMemcpyHtoDAsync(device, host, bytes, (CUstream)(uintptr_t)0x1234560));
+    SAY_CODE("from a device's address", cuMemcpyHtoD(device, nowhere, bytes));
+    SAY_CODE("to a device's address", cuMemcpyDtoH(nowhere, device, bytes));
     SAY_CODE("the other way", cuMemcpyHtoD((CUdeviceptr)(uintptr_t)host, host, bytes));
     OK(cuMemcpyDtoH(host, device, bytes));
 }
