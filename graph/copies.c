@@ -65,8 +65,8 @@ bool ag_copies_line(struct ag_stream *stream, enum ag_copy_way way, uint64_t to,
     return ag_replay_take(stream);
 }
 
-/* Can such a copy be recorded? Addresses of a 3-D copy are signature: another slot of the ring would
- * be another operation. */
+/* Can such a copy be recorded? Addresses of a 3-D copy are signature: another slot of the ring
+ * would be another operation. */
 static bool resolve_copy(CUDA_MEMCPY3D *copy)
 {
     enum ag_memory to, from;

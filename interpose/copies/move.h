@@ -11,8 +11,8 @@ bool ag_move_can_reach(void);
  * or not in that way; then whoever touches them faults, which must be the thread that the program
  * called from. Changes errno. */
 bool ag_move_reach(const void *memory, size_t bytes, bool for_writing);
-/* Does what memcpy() does, past the processor's cache: what is copied here is not read again soon, and at that
- * size would only push other data out. */
+/* Does what memcpy() does, past the processor's cache: what is copied here is not read again soon,
+ * and at that size would only push other data out. */
 void ag_move_bytes(void *to, const void *from, size_t bytes);
 
 #endif

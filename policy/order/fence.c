@@ -112,7 +112,8 @@ static void sleep_until_placed(struct ag_fence *fence)
     errno = error;
 }
 
-/* Waits for the turn; false when the fence covers the ticket, so that nothing is left to be done. */
+/* Waits for the turn; false when the fence covers the ticket, so that nothing is left to be done.
+ */
 static bool become_placer(struct ag_fence *fence, uint64_t ticket)
 {
     enum placer self = PLACER_BUSY;

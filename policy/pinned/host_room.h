@@ -11,8 +11,8 @@ struct ag_host_room {
     unsigned stalled;         /* hundredths of a percent of the last 10 s that some task waited */
 };
 
-/* Reads /proc and the files of the memory cgroup, v2 or v1, below the folder `root`, "" for those of
- * the machine. What cannot be read is no bound. Takes some tens of microseconds; no malloc. */
+/* Reads /proc and the files of the memory cgroup, v2 or v1, below the folder `root`, "" for those
+ * of the machine. What cannot be read is no bound. Takes some tens of microseconds; no malloc. */
 void ag_host_room_read(const char *root, struct ag_host_room *ret_room);
 
 /* Less than a sixteenth is left, or tasks wait for memory for a tenth of the time. */

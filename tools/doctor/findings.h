@@ -1,7 +1,7 @@
 /* findings.h: the list of what `allograft doctor` found.
  *
- * doctor.c runs the checks (doctor_machine.c, doctor_driver.c, doctor_bus.c, doctor_test.c) one after the other;
- * each adds to the list, and doctor.c shows it. No check calls doctor.c. */
+ * doctor.c runs the checks (doctor_machine.c, doctor_driver.c, doctor_bus.c, doctor_test.c) one
+ * after the other; each adds to the list, and doctor.c shows it. No check calls doctor.c. */
 #ifndef TOOLS_FINDINGS_H
 #define TOOLS_FINDINGS_H
 

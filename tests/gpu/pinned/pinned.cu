@@ -2,8 +2,8 @@
  * Pinned memory that is taken and given back, natively and with ALLOGRAFT_HOST.
  *     pinned answers   what the driver says of new, freed and reused memory: one text
  *     pinned wait      the host reads other pinned memory right after a cudaFreeHost: 0 as natively
- *     pinned early     memory freed beside a kernel that writes it is nobody else's before that ends
- *     pinned threads   24 threads pin, copy and free: their bytes; then, `name value`, how long turns take
+ *     pinned early     memory freed beside a kernel that writes it is nobody else's until then
+ *     pinned threads   24 threads pin, copy and free: their bytes; then `name value`: the turns
  *     pinned pairs     `name value`: pairs of cudaMallocHost and cudaFreeHost, of the same size
  */
 #include "tests/gpu/check.h"

@@ -1,5 +1,5 @@
-/* host_copies.c: copies from and to memory of the host of every kind: which call waits, when a source
- * is read, and what is said where not all of it is there (R1000 to R1099). */
+/* host_copies.c: copies from and to memory of the host of every kind: which call waits, when a
+ * source is read, and what is said where not all of it is there (R1000 to R1099). */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif

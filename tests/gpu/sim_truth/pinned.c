@@ -1,4 +1,5 @@
-/* pinned.c: pinned memory: flags, attributes, codes, and what its end waits for (R1100 to R1199). */
+/* pinned.c: pinned memory: flags, attributes, codes, and what its end waits for (R1100 to R1199).
+ */
 #include "tests/gpu/sim_truth/truth.h"
 
 #define MIB ((size_t)1 << 20)

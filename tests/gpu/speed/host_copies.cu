@@ -1,6 +1,6 @@
 /*
- * Copies between the device and memory of the host that is not pinned, as `name value` lines, medians
- * of some; each after as many that do not count, as a program that copies much makes.
+ * Copies between the device and memory of the host that is not pinned, as `name value` lines,
+ * medians of some; each after as many that do not count, as a program that copies much makes.
  *
  * usage: host_copies [two-cores|busy] WHAT
  *   rates       GB/s until the copy is done, by size, way and kind of memory; of pinned memory, too
@@ -8,7 +8,8 @@
  *   small       the same of 64 KiB to 1 MiB
  *   both        GB/s of 4 and 64 MiB alone
  *   first MIB   the first copy of the process, which has nothing else behind it
- *   two-cores   on two cores of those that the process may use; busy: beside 16 threads that compute
+ *   two-cores   on two cores of those that the process may use
+ *   busy        beside 16 threads that compute
  */
 #include "tests/gpu/check.h"
 

@@ -1,13 +1,14 @@
 /* Copies of memory that is not pinned, by threads that keep no byte longer than they have to.
  *
- *     copies storm TENTHS MOST [THREADS]   so many tenths of a second: what a call read is overwritten, freed,
- *                                          unmapped or another's as soon as it is back, what it wrote is looked at
- *     copies signals TENTHS MOST           the same, while signals come whose handler takes its time
- *     copies forks TENTHS MOST             the same, while the process forks; children copy, and end
+ *     copies storm TENTHS MOST [THREADS]   so many tenths of a second: what a call read is
+ *                                          overwritten, freed, unmapped or another's as soon as it
+ *                                          is back, what it wrote is looked at
+ *     copies signals TENTHS MOST           the same, while signals come with slow handlers
+ *     copies forks TENTHS MOST             the same, while the process forks; children copy
  *     copies cancelled MOST                threads that are to be cancelled copy before they are
  *     copies gone|shut|cut MOST            memory that is not there: who faults, in a child
  *     copies late MOST                     a handler makes the memory there, and the copy goes on
- *     copies contexts MOST                 copies in a context that is made and destroyed, beside another one
+ *     copies contexts MOST                 copies in contexts that come and go beside another
  *     copies exit MOST                     the process ends while its threads copy
  *
  * MOST is the largest copy in bytes. No kernels: it runs on every device. */

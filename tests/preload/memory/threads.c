@@ -1,5 +1,5 @@
-/* Threads allocate, fill, check and free at random: no wrong word, and all memory comes back. Many that free at once
- * sleep until the one that is in the driver is done. */
+/* Threads allocate, fill, check and free at random: no wrong word, and all memory comes back. Many
+ * that free at once sleep until the one that is in the driver is done. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/resource.h>

@@ -4,7 +4,7 @@
  *     sleeps kinds          every kind of wait, for work that takes its time
  *     sleeps many           the same often, and for nothing, so that places are learnt
  *     sleeps later          work that is submitted during a wait, and waits for its end
- *     sleeps apart          a kernel on a non-blocking stream, for which the legacy stream does not wait
+ *     sleeps apart          a kernel for which the legacy stream does not wait
  *     sleeps captures       waits during captures, and a capture that begins during a wait
  *     sleeps refused        waits that fail
  *     sleeps broken         waits in a context in which every call fails

@@ -6,10 +6,9 @@
  * Beside the library's: DIFF_MEMORY, the card's memory; DIFF_TWIN=1, memory may run out: compare
  * with a second run (room.c); DIFF_ROOM, bytes there are for allocations; DIFF_CARD, for launches;
  * DIFF_TOTAL, bytes cuMemGetInfo is to tell of. Options: --threads N, --ipc, --iterations,
- * --pageable, --lookup linked|dlsym|get-proc, --stats PATH (a report of the library is expected there, and
- * nothing left over in it), --count (what reports of all runs together counted in some groups),
- * --seconds S (begin nothing after that).
- */
+ * --pageable, --lookup linked|dlsym|get-proc, --stats PATH (a report of the library is expected
+ * there, and nothing left over in it), --count (what reports of all runs together counted in some
+ * groups), --seconds S (begin nothing after that). */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif

@@ -1,11 +1,11 @@
 /* op_host.c: a random program copies from and to memory of the host that the driver does not know.
  *
- * What a copy to the device read is overwritten, unmapped, cut off or given to somebody else as soon
- * as the call is back; what a copy to the host wrote is looked at then, with what lies around it.
- * Natively that is right of every call here: memory that is not pinned is read at the call (R540,
- * R544), and a call that writes it returns when it is written (R422, R431). A synchronous call
- * returns when what came before it on its stream is over (R420), and, to memory with SYNC_MEMOPS,
- * when the bytes are there. */
+ * What a copy to the device read is overwritten, unmapped, cut off or given to somebody else as
+ * soon as the call is back; what a copy to the host wrote is looked at then, with what lies around
+ * it. Natively that is right of every call here: memory that is not pinned is read at the call
+ * (R540, R544), and a call that writes it returns when it is written (R422, R431). A synchronous
+ * call returns when what came before it on its stream is over (R420), and, to memory with
+ * SYNC_MEMOPS, when the bytes are there. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -410,7 +410,8 @@ bool host_copy(struct world *w, unsigned stream, struct buffer *buffer, enum hos
     return true;
 }
 
-/* A kernel writes what the host looks at right behind a synchronous copy, which has waited (R420). */
+/* A kernel writes what the host looks at right behind a synchronous copy, which has waited (R420).
+ */
 static void copy_behind_kernel(struct world *w, unsigned stream, struct buffer *buffer)
 {
     struct buffer *seen = buffer_pick(w, stream, true, false, buffer);

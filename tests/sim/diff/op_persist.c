@@ -145,7 +145,8 @@ static void meanwhile(struct world *w, const struct pair *pair)
     struct buffer *buffer;
 
     if (w->traits->pageable && chance(w, 40)) {
-        /* Behind the kernel, too: a copy of pageable memory to the device waits for nothing (R429). */
+        /* Behind the kernel, too: a copy of pageable memory to the device waits for nothing (R429).
+         */
         bool up = chance(w, 65);
         (void)host_copy_beside(w, up && chance(w, 60) ? pair->held : pair->other, up, pair->word);
         return;

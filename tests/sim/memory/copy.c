@@ -175,8 +175,8 @@ static void stage(struct sim_copy *copy)
                    copy->width);
 }
 
-/* The bytes cannot be written: a fault of the thread that called, as where the source cannot be read
- * (stage), and as by memcpy. Its handler may see to it that they can. */
+/* The bytes cannot be written: a fault of the thread that called, as where the source cannot be
+ * read (stage), and as by memcpy. Its handler may see to it that they can. */
 static void write_here(struct sim_op *op)
 {
     struct sim_copy *copy = &op->work.u.copy;
@@ -199,8 +199,8 @@ static bool sync_memops(const struct sim_span *span)
     return block && block->sync_memops;
 }
 
-/* Is it of memory, or made in a context, of which synchronous calls are to wait for all of the copy?
- */
+/* Is it of memory, or made in a context, of which synchronous calls are to wait for all of the
+ * copy? */
 static bool is_to_wait(CUcontext ctx, const struct sim_copy *copy)
 {
     return ctx->flags & CU_CTX_SYNC_MEMOPS || sync_memops(&copy->src) || sync_memops(&copy->dst);

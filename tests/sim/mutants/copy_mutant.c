@@ -1,10 +1,10 @@
 /* copy_mutant.c: a small crew of one for copies of pageable memory, right or wrong in one way as
  * DIFF_MUTANT says.
  *
- * It shows that the random programs of diff_run.py --pageable would notice each mistake, as mutant.c
- * does of allocations. The right way: the bytes go through a few slots of pinned memory, each of
- * which is the crew's again when an event behind its slice has come; each slice is on the very
- * stream that the program names; where no slot is free, the driver does the copy. */
+ * It shows that the random programs of diff_run.py --pageable would notice each mistake, as
+ * mutant.c does of allocations. The right way: the bytes go through a few slots of pinned memory,
+ * each of which is the crew's again when an event behind its slice has come; each slice is on the
+ * very stream that the program names; where no slot is free, the driver does the copy. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif

@@ -68,8 +68,8 @@ static bool born_before(const struct sim_block *block, const struct sim_op *op)
     return op->id > block->born_after;
 }
 
-/* May a kernel use what the host has there? SIM_ATTRIBUTES says so of the devices; R930 is about one
- * that cannot. */
+/* May a kernel use what the host has there? SIM_ATTRIBUTES says so of the devices; R930 is about
+ * one that cannot. */
 static bool host_has(uint64_t address, size_t bytes)
 {
     unsigned char ends[2];

@@ -1,5 +1,5 @@
-/* pageable.c: memory of the host that the driver does not know: copies of what is not there, and devices
- * that reach it by themselves. */
+/* pageable.c: memory of the host that the driver does not know: copies of what is not there, and
+ * devices that reach it by themselves. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif

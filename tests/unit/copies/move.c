@@ -1,5 +1,5 @@
-/* interpose/copies/move.c: bytes arrive whatever their alignment, and what cannot be touched is told
- * instead of a fault. */
+/* interpose/copies/move.c: bytes arrive whatever their alignment, and what cannot be touched is
+ * told instead of a fault. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif

@@ -13,8 +13,8 @@ static void begin(void)
     table = (struct ag_worth_table){0};
 }
 
-/* Copies of that size, n times: how many of them were the crew's, where a MiB takes the crew and the
- * driver so long. */
+/* Copies of that size, n times: how many of them were the crew's, where a MiB takes the crew and
+ * the driver so long. */
 static unsigned crewed(unsigned n, bool to_host, size_t bytes, uint64_t crew_ns, uint64_t driver_ns,
                        unsigned *ret_timed)
 {
@@ -48,7 +48,8 @@ static void slots_once_they_gain(void)
     CHECK_SAID(n >= 4 && n <= 10, "%u copies", n);
 }
 
-/* A crew that is far faster is never held against slow copies of the driver's, but for one in 257. */
+/* A crew that is far faster is never held against slow copies of the driver's, but for one in 257.
+ */
 static void fast_crew(void)
 {
     unsigned timed;

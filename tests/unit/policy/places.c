@@ -40,7 +40,8 @@ static void mixed_is_short(void)
     }
 }
 
-/* Each part of a place tells it from others; those that share a row do not learn from each other. */
+/* Each part of a place tells it from others; those that share a row do not learn from each other.
+ */
 static void places_differ(void)
 {
     const void *caller = (const void *)0x401000, *frame = (const void *)0x7ffffff0;
