@@ -4,12 +4,11 @@
 #endif
 #include "interpose/copies/processors.h"
 
-#include <fcntl.h>
 #include <sched.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+
+#include "interpose/core/base/text.h"
 
 #define PATH_BYTES 512u
 #define CGROUPS    "/sys/fs/cgroup"
@@ -23,18 +22,6 @@ static uint32_t processors_of_affinity(void)
     CPU_ZERO(&set);
     n = sched_getaffinity(0, sizeof(set), &set) ? 1 : CPU_COUNT(&set);
     return n > 1 ? (uint32_t)n : 1;
-}
-
-/* Reads the beginning of a file as text. False: there is none. */
-static bool read_start(const char *path, char *text, size_t size)
-{
-    int file = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t got = file < 0 ? -1 : read(file, text, size - 1);
-
-    if (file >= 0)
-        (void)close(file);
-    text[got > 0 ? got : 0] = '\0';
-    return got > 0;
 }
 
 uint32_t ag_processors_of_quota(const char *text)
@@ -61,7 +48,8 @@ static uint32_t quota_from(char *path)
         uint32_t quota;
 
         memcpy(path + length, QUOTA, sizeof(QUOTA));
-        quota = read_start(path, text, sizeof(text)) ? ag_processors_of_quota(text) : UINT32_MAX;
+        ag_text_read_file(path, text, sizeof(text));
+        quota = ag_processors_of_quota(text); /* of "", none */
         least = quota < least ? quota : least;
         while (length > root && path[--length] != '/')
             ;
@@ -77,8 +65,7 @@ static uint32_t processors_of_quota(void)
     char text[PATH_BYTES], path[PATH_BYTES + sizeof(CGROUPS) + sizeof(QUOTA)] = CGROUPS;
     const char *line;
 
-    if (!read_start("/proc/self/cgroup", text, sizeof(text)))
-        return UINT32_MAX;
+    ag_text_read_file("/proc/self/cgroup", text, sizeof(text));
     line = !strncmp(text, "0::", 3) ? text : strstr(text, "\n0::");
     if (!line)
         return UINT32_MAX;

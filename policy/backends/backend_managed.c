@@ -4,11 +4,10 @@
 #endif
 #include "policy/backends/backend.h"
 
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "interpose/core/base/text.h"
 #include "interpose/core/driver/driver.h"
 #include "interpose/core/report/live/allocations.h"
 #include "interpose/core/report/trace/trace.h"
@@ -32,14 +31,8 @@ static uint64_t host_memory(const char *field)
 {
     char text[1024];
     const char *found;
-    ssize_t n;
-    int fd = open("/proc/meminfo", O_RDONLY | O_CLOEXEC);
 
-    if (fd < 0)
-        return 0;
-    n = read(fd, text, sizeof(text) - 1);
-    close(fd);
-    text[n > 0 ? n : 0] = 0;
+    ag_text_read_file("/proc/meminfo", text, sizeof(text));
     found = strstr(text, field);
     return found ? strtoull(found + strlen(field), NULL, 10) * 1024 : 0;
 }

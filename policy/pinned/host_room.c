@@ -1,9 +1,7 @@
 /* Reads what the kernel says of memory: see host_room.h. */
 #include "policy/pinned/host_room.h"
 
-#include <fcntl.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "interpose/core/base/text.h"
 
@@ -16,16 +14,10 @@ static void read_some(const char *root, const char *folder, const char *file, ch
                       size_t size)
 {
     char path[PATH_BYTES];
-    ssize_t n = -1;
-    int fd = -1;
 
+    *text = '\0';
     if (ag_text_print(path, sizeof(path), "%s%s%s", root, folder, file) < (int)sizeof(path))
-        fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd >= 0) {
-        n = read(fd, text, size - 1);
-        (void)close(fd);
-    }
-    text[n > 0 ? n : 0] = '\0';
+        ag_text_read_file(path, text, size);
 }
 
 /* The number at the beginning of `text`, times `unit`; UINT64_MAX where there is none ("max"). */

@@ -5,6 +5,7 @@
 #include "interpose/core/base/text.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <locale.h>
 #include <poll.h>
@@ -157,6 +158,16 @@ void ag_text_add_json(struct ag_text *text, const char *value)
 static int signal_of(int error)
 {
     return error == EPIPE ? SIGPIPE : error == EFBIG ? SIGXFSZ : 0;
+}
+
+void ag_text_read_file(const char *path, char *text, size_t capacity)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t length = fd < 0 ? -1 : read(fd, text, capacity - 1);
+
+    if (fd >= 0)
+        (void)close(fd);
+    text[length > 0 ? length : 0] = '\0';
 }
 
 ssize_t ag_text_write_bytes(int fd, const char *bytes, size_t n)

@@ -31,6 +31,9 @@ int ag_text_print(char *buffer, size_t capacity, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* Adds a JSON string with its quotes; bytes that are not UTF-8 come out as U+FFFD. */
 void ag_text_add_json(struct ag_text *text, const char *value);
+/* Reads a small file as text, cut at what there is room for; "" where it cannot be read. Changes
+ * errno. */
+void ag_text_read_file(const char *path, char *text, size_t capacity);
 /* write(2), but a pipe nobody reads gives EPIPE and no SIGPIPE, a limit on file sizes EFBIG and no
  * SIGXFSZ, and a terminal that wants no output of the background (`stty tostop`) gets it without
  * SIGTTOU: the program did not ask for output. */

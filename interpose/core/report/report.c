@@ -6,7 +6,6 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -72,12 +71,7 @@ static const char *rank_text(void)
 /* The first line of a small file, without its end; "" when there is none. */
 static void read_first_line(const char *path, char *line, size_t capacity)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t length = fd < 0 ? -1 : read(fd, line, capacity - 1);
-
-    if (fd >= 0)
-        close(fd);
-    line[length > 0 ? length : 0] = '\0';
+    ag_text_read_file(path, line, capacity);
     line[strcspn(line, "\n")] = '\0';
 }
 

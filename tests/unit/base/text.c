@@ -417,8 +417,20 @@ static void suggests_words(void)
     }
 }
 
+/* A file that is longer than the room, and none. */
+static void reads_small_files(void)
+{
+    char text[8], none[4] = "abc";
+
+    ag_text_read_file("/proc/self/comm", text, sizeof(text));
+    CHECK(!strcmp(text, "unit_te")); /* cut: there is a NUL behind it */
+    ag_text_read_file("/proc/self/nothing", none, sizeof(none));
+    CHECK(!*none);
+}
+
 int main(void)
 {
+    reads_small_files();
     finds_near_names();
     suggests_words();
     reads_sizes();
