@@ -11,14 +11,13 @@
 #define __CUDA_API_VERSION_INTERNAL 1
 #include <cuda.h>
 
-#include <dlfcn.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define EXPORT __attribute__((visibility("default")))
+#include "tests/sim/mutants/redirect.h"
 
 #define CONTROL(name, what) is_##name,
 #define MUTANT(name, what)  is_##name,
@@ -28,15 +27,6 @@ enum mutant {
 };
 
 static enum mutant mutant;
-
-/* The driver's own function; looked up once. */
-#define REAL(symbol)                                      \
-    (__extension__({                                      \
-        static __typeof__(&symbol) real_;                 \
-        if (!real_)                                       \
-            *(void **)&real_ = dlsym(RTLD_NEXT, #symbol); \
-        real_;                                            \
-    }))
 
 #define N_SLOTS    6
 #define SLOT_BYTES ((size_t)16 << 10)

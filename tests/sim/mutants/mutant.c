@@ -12,7 +12,6 @@
 #define __CUDA_API_VERSION_INTERNAL 1
 #include <cuda.h>
 
-#include <dlfcn.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -21,7 +20,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define EXPORT __attribute__((visibility("default")))
+#include "tests/sim/mutants/redirect.h"
 
 #define CONTROL(name, what) is_##name,
 #define MUTANT(name, what)  is_##name,
@@ -31,15 +30,6 @@ enum mutant {
 };
 
 static enum mutant mutant;
-
-/* The driver's own function; looked up once. */
-#define REAL(symbol)                                      \
-    (__extension__({                                      \
-        static __typeof__(&symbol) real_;                 \
-        if (!real_)                                       \
-            *(void **)&real_ = dlsym(RTLD_NEXT, #symbol); \
-        real_;                                            \
-    }))
 
 #define MAX_BLOCKS   4096
 #define MAX_CONTEXTS 16
