@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "graph/record/box.h"
-#include "interpose/copies/move.h"
+#include "interpose/copies/reach.h"
 #include "interpose/copies/slots.h"
 #include "interpose/copies/transfer.h"
 #include "interpose/copies/worth.h"
@@ -31,22 +31,27 @@
 #include "policy/order/capture.h"
 #include "policy/order/users.h"
 
-#define LEAST_PIECE ((size_t)128 << 10) /* below that a submission takes longer than the bus */
-#define LEAST_ROW   ((size_t)64 << 10)
-#define SLOTS_NS    3000000u /* what a ring takes to make, with its threads (H100) */
-#define OWN_WORK_NS 2000000u /* by which what is in all slots has crossed the bus */
-#define END_WAIT_NS 1000000000u
+/* Below that, pieces save less than their submission takes: to the host the crew only begins after
+ * it. */
+#define LEAST_PIECE_OUT ((size_t)256 << 10)
+#define LEAST_PIECE_IN  ((size_t)128 << 10)
+#define LOOK_AROUND_NS  10000000u
+#define LEAST_ROW       ((size_t)64 << 10)
+#define SLOTS_NS        12000000u /* what a ring takes to make, with its threads (H100) */
+#define OWN_WORK_NS     2000000u  /* by which what is in all slots has crossed the bus */
+#define END_WAIT_NS     1000000000u
 
 static struct {
     size_t least;      /* bytes that a copy must have */
     bool is_forced;    /* by ALLOGRAFT_COPY_FROM: whether that gains is not asked */
     bool has_no_slots; /* the driver refused them */
+    uint64_t look_ns;  /* when to look around again */
     struct ag_worth_table worth;
 } self; /* but for the settings, the claimer's */
 
 bool ag_copying_configure(const struct ag_options *options)
 {
-    if (options->copy == AG_COPY_BY_DRIVER || !ag_move_can_reach())
+    if (options->copy == AG_COPY_BY_DRIVER || !ag_reach_can())
         return false;
     ag_crew_configure(options->copy_threads);
     self.is_forced = options->copy_from != 0;
@@ -130,14 +135,47 @@ static bool await_stream(struct attempt *attempt)
     return result == CUDA_SUCCESS || result == CUDA_ERROR_NOT_READY;
 }
 
+/* --- the host's memory --- */
+
+/* From the first byte to the last. */
+static size_t host_bytes(const struct ag_copied *what)
+{
+    return (what->depth - 1) * what->host_slice + (what->height - 1) * what->host_pitch +
+           what->width;
+}
+
+/* Is the memory there, as far as its ends say? The driver may refuse what is not, such as addresses
+ * of a device that are no memory any more. */
+static bool is_there(const struct ag_copied *what)
+{
+    const unsigned char *first = (const unsigned char *)(uintptr_t)what->host;
+
+    return ag_reach_get(first, 1, what->to_host) &&
+           ag_reach_get(first + host_bytes(what) - 1, 1, what->to_host);
+}
+
 /* --- with the crew claimed --- */
+
+/* How many processors are there for the crew now? Takes some 10 us. */
+static void count_processors(void)
+{
+    uint64_t now_ns = ag_clock_ns();
+
+    if (now_ns < self.look_ns)
+        return;
+    self.look_ns = now_ns + LOOK_AROUND_NS;
+    ag_crew_look_around();
+}
 
 static struct ag_slots *slots_for(struct attempt *attempt, size_t bytes)
 {
     struct ag_slots *slots = ag_slots_find(attempt->context);
 
+    count_processors();
     if (slots || self.has_no_slots)
         return slots;
+    if (ag_crew_size() < 2)
+        return NULL;
     if (!self.is_forced && !ag_worth_slots(&self.worth, bytes, SLOTS_NS))
         return NULL;
     slots = ag_slots_make(attempt->context, ag_crew_size());
@@ -171,25 +209,19 @@ static bool would_wait(struct ag_slots *slots, struct attempt *attempt)
     return attempt->transfer.pieces > AG_CREW_SLOTS - (slots->used - slots->finished);
 }
 
-static uint32_t threads_for(size_t bytes)
-{
-    uint32_t wanted = bytes <= (2u << 20) ? 2 : bytes <= (8u << 20) ? 4 : AG_CREW_MOST;
-
-    return self.is_forced || wanted > ag_crew_size() ? ag_crew_size() : wanted;
-}
-
 /* Two for each thread, so that none has to wait long for the last; all slots in turns, where tests
  * or the curious ask for the crew. */
-static uint32_t pieces_for(uint32_t threads)
+static uint32_t pieces_wanted(void)
 {
-    return self.is_forced ? 2 * AG_CREW_SLOTS : 2 * threads;
+    return 2 * (self.is_forced ? AG_CREW_SLOTS : ag_crew_size());
 }
 
-static size_t least_piece(void)
+static size_t least_piece(bool to_host)
 {
+    size_t least = to_host ? LEAST_PIECE_OUT : LEAST_PIECE_IN;
     size_t piece = self.least / 8 > 64 ? self.least / 8 : 64;
 
-    return piece < LEAST_PIECE ? piece : LEAST_PIECE;
+    return piece < least ? piece : least;
 }
 
 /* Whose is the copy? With AG_WORTH_CREW everything is ready for it. */
@@ -197,7 +229,7 @@ static enum ag_worth weigh(struct attempt *attempt, struct ag_slots *slots, size
 {
     enum ag_worth worth = AG_WORTH_CREW;
 
-    if (!slots || slots->is_broken)
+    if (!slots || slots->is_broken || ag_crew_size() < 2)
         return AG_WORTH_DRIVER;
     if (!are_slots_free(slots, attempt) || (!attempt->is_idle && would_wait(slots, attempt))) {
         ag_stats_add(AG_STAT_COPIES_QUEUED, 1);
@@ -219,8 +251,8 @@ static bool copy_claimed(struct attempt *attempt)
     enum ag_worth worth;
     uint64_t from_ns;
 
-    attempt->transfer.threads = threads_for(bytes);
-    if (!ag_transfer_plan(&attempt->transfer, pieces_for(attempt->transfer.threads), least_piece()))
+    attempt->transfer.threads = ag_crew_size();
+    if (!ag_transfer_plan(&attempt->transfer, pieces_wanted(), least_piece(what->to_host)))
         return false;
     worth = weigh(attempt, slots, bytes);
     from_ns = ag_clock_ns();
@@ -230,6 +262,8 @@ static bool copy_claimed(struct attempt *attempt)
         return false;
     slots->stream = attempt->transfer.stream;
     slots->thread = attempt->thread;
+    attempt->transfer.is_plain =
+        ag_reach_is_plain((const void *)(uintptr_t)what->host, host_bytes(what), what->to_host);
     attempt->copying->result = ag_transfer_run(&attempt->transfer, slots);
     if (attempt->is_idle && attempt->copying->result == CUDA_SUCCESS)
         ag_worth_took(&self.worth, what->to_host, bytes, true, ag_clock_ns() - from_ns);
@@ -265,17 +299,6 @@ static bool copy_undisturbed(struct attempt *attempt)
 }
 
 /* --- the steps --- */
-
-/* Is the memory there, as far as its ends say? The driver may refuse what is not, such as addresses
- * of a device that are no memory any more. */
-static bool is_there(const struct ag_copied *what)
-{
-    uint64_t last = what->host + (what->depth - 1) * what->host_slice +
-                    (what->height - 1) * what->host_pitch + what->width - 1;
-
-    return ag_move_reach((const void *)(uintptr_t)what->host, 1, what->to_host) &&
-           ag_move_reach((const void *)(uintptr_t)last, 1, what->to_host);
-}
 
 static bool try_copy(struct attempt *attempt)
 {

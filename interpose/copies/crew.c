@@ -19,7 +19,7 @@
 
 #define MOST_BY_ITSELF 8u /* more gain nothing: the bus is full (H100, PCIe 5) */
 #define STACK_BYTES    ((size_t)64 << 10)
-#define TURNS_AWAKE    200u     /* until the next piece is ready; some 10 us */
+#define TURNS_AWAKE    4000u    /* until the next piece is ready; some 200 us */
 #define SLEEP_NS       2000000u /* the owner wakes sleepers: this is for one that it missed */
 
 static struct {
@@ -29,18 +29,39 @@ static struct {
     _Atomic int places;      /* how many more may take part in this one */
     _Atomic uint32_t inside;
     uint32_t started; /* the claimer's */
-    uint32_t size;
+    uint32_t size;    /* likewise, but for ag_crew_configure() */
+    uint32_t most;    /* of the size */
+    bool is_ordered;  /* the size: it was asked for */
 } crew;
 
 /* --- how many --- */
 
+static uint32_t half_of(uint32_t processors, uint32_t most)
+{
+    uint32_t half = processors < 2 ? 1 : processors / 2;
+
+    return half < most ? half : most;
+}
+
 void ag_crew_configure(uint32_t wanted)
 {
-    uint32_t half = ag_processors_usable() / 2;
+    crew.is_ordered = wanted != 0;
+    crew.most = wanted < AG_CREW_MOST ? wanted : AG_CREW_MOST;
+    if (!crew.is_ordered)
+        crew.most = half_of(ag_processors_usable(), MOST_BY_ITSELF);
+    crew.size = crew.most;
+}
 
-    if (!wanted)
-        wanted = half < 1 ? 1 : half > MOST_BY_ITSELF ? MOST_BY_ITSELF : half;
-    crew.size = wanted < AG_CREW_MOST ? wanted : AG_CREW_MOST;
+void ag_crew_look_around(void)
+{
+    uint32_t idle;
+
+    if (crew.is_ordered)
+        return;
+    crew.size = half_of(ag_processors_allowed(), crew.most);
+    idle = ag_processors_idle();
+    if (crew.size - 1 > idle) /* the caller has one */
+        crew.size = idle + 1;
 }
 
 uint32_t ag_crew_size(void)
@@ -110,7 +131,7 @@ void ag_crew_ready(struct ag_crew_job *job, uint32_t ready)
 static void await_more(struct ag_crew_job *job, uint32_t ready, struct ag_wait *wait)
 {
     if (wait->turns < TURNS_AWAKE) {
-        ag_wait_pause(wait);
+        ag_wait_pause_awake(wait);
         return;
     }
     atomic_fetch_add(&job->sleepers, 1);
@@ -167,17 +188,19 @@ static void *attend(void *unused)
     return unused;
 }
 
-void ag_crew_open(struct ag_crew_job *job, uint32_t n)
+uint32_t ag_crew_open(struct ag_crew_job *job, uint32_t n)
 {
     n = n < crew.size ? n : crew.size;
     while (crew.started + 1 < n && !ag_thread_start(attend, STACK_BYTES))
         crew.started++;
-    if (n < 2)
-        return;
-    atomic_store(&crew.places, (int)n - 1);
+    n = n - 1 < crew.started ? n - 1 : crew.started;
+    if (!n)
+        return 0;
+    atomic_store(&crew.places, (int)n);
     atomic_store(&crew.job, job);
     atomic_fetch_add(&crew.opened, 1);
-    ag_futex_wake_some(&crew.opened, (int)n - 1);
+    ag_futex_wake_some(&crew.opened, (int)n);
+    return n;
 }
 
 void ag_crew_close(struct ag_crew_job *job)

@@ -15,7 +15,7 @@
 #include <stdint.h>
 
 #define AG_CREW_MOST  64u /* threads, the caller's included */
-#define AG_CREW_SLOTS 16u /* pieces that can be under way at a time */
+#define AG_CREW_SLOTS 32u /* pieces that can be under way at a time */
 
 /* Pieces are numbered from 0. Only its owner, the thread that opened it, changes what is no
  * atomic, and that before. */
@@ -37,14 +37,18 @@ enum ag_crew_piece { AG_CREW_UNDER_WAY, AG_CREW_MOVED, AG_CREW_LEFT };
  * processors of the process allow. At least 1. No thread is started. */
 void ag_crew_configure(uint32_t wanted);
 uint32_t ag_crew_size(void);
+/* Counts them anew: no more than the calling thread's affinity allows now, nor than there are idle
+ * processors. Only for whoever has claimed the crew. */
+void ag_crew_look_around(void);
 
 /* The crew is one thread's until it releases it. False, at once: another has it. */
 bool ag_crew_claim(void);
 void ag_crew_release(void);
 
 /* Wakes `n` - 1 threads of ours for the job, and starts those that there are not yet; where none
- * can be started there are fewer. The job is the caller's memory until it is closed. */
-void ag_crew_open(struct ag_crew_job *job, uint32_t n);
+ * can be started there are fewer: how many there are. The job is the caller's memory until it is
+ * closed. */
+uint32_t ag_crew_open(struct ag_crew_job *job, uint32_t n);
 /* Pieces before `ready` may be moved. Never less than before. */
 void ag_crew_ready(struct ag_crew_job *job, uint32_t ready);
 /* The owner moves a piece. False: there is none that is ready and nobody's yet. */

@@ -7,6 +7,7 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "interpose/core/base/text.h"
 
@@ -14,7 +15,7 @@
 #define CGROUPS    "/sys/fs/cgroup"
 #define QUOTA      "/cpu.max"
 
-static uint32_t processors_of_affinity(void)
+uint32_t ag_processors_allowed(void)
 {
     cpu_set_t set;
     int n;
@@ -77,7 +78,32 @@ static uint32_t processors_of_quota(void)
 
 uint32_t ag_processors_usable(void)
 {
-    uint32_t usable = processors_of_affinity(), quota = processors_of_quota();
+    uint32_t usable = ag_processors_allowed(), quota = processors_of_quota();
 
     return quota < usable ? quota : usable;
+}
+
+uint32_t ag_processors_running(const char *text)
+{
+    const char *slash = strchr(text, '/');
+    unsigned long running;
+    char *rest;
+
+    while (slash && slash > text && slash[-1] != ' ')
+        slash--;
+    running = slash ? strtoul(slash, &rest, 10) : 0;
+    return running && *rest == '/' && running < UINT32_MAX ? (uint32_t)running : 0;
+}
+
+uint32_t ag_processors_idle(void)
+{
+    long all = sysconf(_SC_NPROCESSORS_ONLN);
+    uint32_t running;
+    char text[64];
+
+    ag_text_read_file("/proc/loadavg", text, sizeof(text));
+    running = ag_processors_running(text);
+    if (all < 1 || !running)
+        return UINT32_MAX;
+    return running < (unsigned long)all ? (uint32_t)all - running : 0;
 }

@@ -10,7 +10,7 @@
 
 #include <sys/mman.h>
 
-#include "interpose/copies/move.h"
+#include "interpose/copies/reach.h"
 #include "interpose/core/driver/driver.h"
 #include "policy/contexts/context.h"
 
@@ -39,7 +39,7 @@ static bool touch_piece(const struct ag_crew_job *job, uint32_t piece)
 {
     const struct first_touch *touch = (const struct first_touch *)(const void *)job;
 
-    (void)ag_move_reach(touch->memory + piece * AG_SLOT_BYTES, AG_SLOT_BYTES, true);
+    (void)ag_reach_get(touch->memory + piece * AG_SLOT_BYTES, AG_SLOT_BYTES, true);
     return true;
 }
 

@@ -10,7 +10,7 @@
 #include "interpose/copies/crew.h"
 #include "interpose/core/driver/abi.h"
 
-#define AG_SLOT_BYTES ((size_t)1 << 20)
+#define AG_SLOT_BYTES ((size_t)2 << 20)
 
 struct ag_context;
 

@@ -11,9 +11,18 @@
 
 #include "interpose/copies/crew.h"
 #include "interpose/copies/move.h"
+#include "interpose/copies/reach.h"
 #include "interpose/core/base/threads/wait.h"
 #include "interpose/core/driver/driver.h"
 #include "interpose/hooks/entry.h"
+
+/* The thread that makes the copy moves small pieces itself from the beginning, as the others take
+ * 20 to 50 us to wake up. During a large one the bus would run out of what is submitted: it takes
+ * one only when nothing has come for long, as where others have the processors. */
+#define HELP_BYTES  ((size_t)512 << 10)
+#define AHEAD       2u    /* pieces that are submitted before the crew is woken */
+#define HELP_AFTER  1500u /* turns; some 80 us */
+#define TURNS_AWAKE 4000u /* without a piece; longer than the largest takes */
 
 struct run {
     struct ag_crew_job job; /* first: the crew knows only this */
@@ -23,13 +32,26 @@ struct run {
     uint32_t submitted; /* pieces that the driver has */
     uint32_t ready;     /* pieces that may be moved; to the host: those that have arrived */
     uint32_t emptied;   /* to the host: those that have left them */
+    uint32_t helpers;   /* threads of ours */
     bool is_alone;      /* the crew has left */
     struct ag_wait wait;
 };
 
+/* Pieces of the size of slots begin at multiples of it, so that no two of them have pages in one
+ * table, whose lock is taken for each page that comes. */
+static size_t skew_of(const struct ag_transfer *transfer)
+{
+    bool is_whole = transfer->piece_bytes == AG_SLOT_BYTES && transfer->what.height == 1 &&
+                    transfer->what.depth == 1;
+
+    return is_whole ? transfer->what.host % AG_SLOT_BYTES : 0;
+}
+
 static size_t pieces_per_row(const struct ag_transfer *transfer)
 {
-    return (transfer->what.width + transfer->piece_bytes - 1) / transfer->piece_bytes;
+    size_t bytes = transfer->what.width + skew_of(transfer);
+
+    return (bytes + transfer->piece_bytes - 1) / transfer->piece_bytes;
 }
 
 bool ag_transfer_plan(struct ag_transfer *transfer, uint32_t wanted, size_t least_piece)
@@ -61,36 +83,46 @@ static struct piece piece_of(const struct run *run, uint32_t number)
     const struct ag_transfer *transfer = run->transfer;
     const struct ag_copied *what = &transfer->what;
     size_t per_row = pieces_per_row(transfer), row = number / per_row;
-    size_t x = number % per_row * transfer->piece_bytes;
+    size_t skew = skew_of(transfer), begin = number % per_row * transfer->piece_bytes;
+    size_t x = begin > skew ? begin - skew : 0, end = begin + transfer->piece_bytes - skew;
     size_t y = row % what->height, z = row / what->height;
-    size_t left = what->width - x;
     uint64_t host = what->host + z * what->host_slice + y * what->host_pitch + x;
 
     return (struct piece){
         .device = what->device + z * what->device_slice + y * what->device_pitch + x,
         .host = (unsigned char *)(uintptr_t)host,
         .slot = ag_slots_memory(run->slots, run->first + number),
-        .bytes = left < transfer->piece_bytes ? left : transfer->piece_bytes,
+        .bytes = (end < what->width ? end : what->width) - x,
     };
+}
+
+static bool reach_piece(const struct run *run, struct piece piece)
+{
+    bool for_writing = run->transfer->what.to_host;
+
+    return (run->transfer->is_plain && ag_reach_present(piece.host, piece.bytes, for_writing)) ||
+           ag_reach_get(piece.host, piece.bytes, for_writing);
 }
 
 static bool move_in(const struct ag_crew_job *job, uint32_t number)
 {
-    struct piece piece = piece_of((const struct run *)(const void *)job, number);
+    const struct run *run = (const struct run *)(const void *)job;
+    struct piece piece = piece_of(run, number);
 
-    if (!ag_move_reach(piece.host, piece.bytes, false))
+    if (!reach_piece(run, piece))
         return false;
-    ag_move_bytes(piece.slot, piece.host, piece.bytes);
+    ag_move_past_cache(piece.slot, piece.host, piece.bytes);
     return true;
 }
 
 static bool move_out(const struct ag_crew_job *job, uint32_t number)
 {
-    struct piece piece = piece_of((const struct run *)(const void *)job, number);
+    const struct run *run = (const struct run *)(const void *)job;
+    struct piece piece = piece_of(run, number);
 
-    if (!ag_move_reach(piece.host, piece.bytes, true))
+    if (!reach_piece(run, piece))
         return false;
-    ag_move_bytes(piece.host, piece.slot, piece.bytes);
+    ag_move_past_cache(piece.host, piece.slot, piece.bytes);
     return true;
 }
 
@@ -173,13 +205,19 @@ static CUresult wait_for_last(struct run *run)
 /* Does a piece while others are under way; else waits for them. */
 static CUresult help_or_wait(struct run *run, bool others_move)
 {
-    if (ag_crew_move_one(&run->job)) {
+    bool helps = !others_move || run->helpers < 2 || run->transfer->piece_bytes <= HELP_BYTES ||
+                 run->wait.turns >= HELP_AFTER;
+
+    if (helps && ag_crew_move_one(&run->job)) {
         run->wait = (struct ag_wait){0};
         return CUDA_SUCCESS;
     }
     if (!others_move)
         return wait_for_driver(run);
-    ag_wait_pause(&run->wait);
+    if (run->wait.turns < TURNS_AWAKE)
+        ag_wait_pause_awake(&run->wait);
+    else
+        ag_wait_pause(&run->wait);
     return CUDA_SUCCESS;
 }
 
@@ -197,11 +235,20 @@ static uint32_t at_most(uint64_t n, uint32_t most)
     return n < most ? (uint32_t)n : most;
 }
 
+static void open_crew(struct run *run)
+{
+    const struct ag_transfer *transfer = run->transfer;
+
+    run->helpers = ag_crew_open(&run->job, transfer->threads < transfer->pieces ? transfer->threads
+                                                                                : transfer->pieces);
+}
+
 static CUresult bring_in(struct run *run)
 {
     uint32_t end = run->job.end;
     CUresult result = CUDA_SUCCESS;
 
+    open_crew(run);
     while (run->submitted < end && result == CUDA_SUCCESS) {
         result = look_at_driver(run);
         if (result != CUDA_SUCCESS)
@@ -218,15 +265,25 @@ static CUresult bring_in(struct run *run)
     return result;
 }
 
+static CUresult submit_before(struct run *run, uint32_t end)
+{
+    CUresult result = CUDA_SUCCESS;
+
+    while (run->submitted < end && run->submitted < run->emptied + AG_CREW_SLOTS &&
+           result == CUDA_SUCCESS)
+        result = submit(run);
+    return result;
+}
+
+/* The bus works while the crew wakes up, and the crew wakes up while the rest is submitted. */
 static CUresult bring_out(struct run *run)
 {
     uint32_t end = run->job.end;
-    CUresult result = CUDA_SUCCESS;
+    CUresult result = submit_before(run, end < AHEAD ? end : AHEAD);
 
+    open_crew(run);
     while (run->emptied < end && result == CUDA_SUCCESS) {
-        while (run->submitted < end && run->submitted < run->emptied + AG_CREW_SLOTS &&
-               result == CUDA_SUCCESS)
-            result = submit(run);
+        result = submit_before(run, end);
         if (result == CUDA_SUCCESS)
             result = look_at_driver(run);
         if (result != CUDA_SUCCESS)
@@ -263,7 +320,6 @@ CUresult ag_transfer_run(const struct ag_transfer *transfer, struct ag_slots *sl
     };
     CUresult result;
 
-    ag_crew_open(&run.job, transfer->threads);
     result = transfer->what.to_host ? bring_out(&run) : bring_in(&run);
     ag_crew_close(&run.job);
     if (result != CUDA_SUCCESS)

@@ -21,6 +21,7 @@ struct ag_transfer {
     struct ag_copied what;
     CUstream stream; /* as the driver is to get it */
     bool waits;      /* the call returns when the bytes have arrived */
+    bool is_plain;   /* of ag_reach_is_plain(): the host's memory */
     uint32_t threads, pieces;
     size_t piece_bytes; /* at most AG_SLOT_BYTES */
 };

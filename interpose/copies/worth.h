@@ -29,7 +29,7 @@ struct ag_worth_table {
 };
 
 /* Copies below that size are the driver's: waking the crew takes as long as it would save. */
-#define AG_WORTH_LEAST_BYTES ((size_t)1 << 20)
+#define AG_WORTH_LEAST_BYTES ((size_t)2 << 20)
 
 /* Would slots, which take `price_ns` to make, have gained by now, with this copy? */
 bool ag_worth_slots(struct ag_worth_table *table, size_t bytes, uint64_t price_ns);

@@ -8,8 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "interpose/copies/move.h"
 #include "interpose/copies/processors.h"
+#include "interpose/copies/reach.h"
 #include "interpose/core/base/clock.h"
 #include "interpose/core/base/text.h"
 #include "tools/base/complain.h"
@@ -200,7 +200,7 @@ void doctor_bus(struct findings *findings)
 {
     struct bus bus = {.processors = ag_processors_usable(),
                       .finds_host_memory = doctor_finds_host_memory(0),
-                      .has_pages_by_call = ag_move_can_reach()};
+                      .has_pages_by_call = ag_reach_can()};
     char text[400];
 
     (void)doctor_run_child("bus", prepare_driver_alone, NULL, text, sizeof(text));

@@ -79,7 +79,7 @@ first_copy_checks() {
     any_wanted copies/first-{16mib,1gib} || return 0
     for mib in 16 1024; do
         : >"$OUT/copies-first-$mib"
-        ITERATIONS=9 measures "copies/first-$mib-measured" in_turns "copies-first-$mib" first "$mib"
+        OF=--least ITERATIONS=9 measures "copies/first-$mib-measured" in_turns "copies-first-$mib" first "$mib"
         if ((mib == 16)); then
             check copies/first-16mib bound judge copies-first-16 first_up_16mib_us 'w * 0.97 <= n'
         else
@@ -94,7 +94,7 @@ few_cores_checks() {
     any_wanted copies/{two-cores,busy}-{up,down}-{4mib,64mib} || return 0
     for kind in two-cores busy; do
         : >"$OUT/copies-$kind"
-        measures "copies/$kind-measured" in_turns "copies-$kind" "$kind" both
+        ITERATIONS=7 measures "copies/$kind-measured" in_turns "copies-$kind" "$kind" both
         word=${kind//-/_}
         for size in 4mib 64mib; do
             for way in up down; do

@@ -90,8 +90,9 @@ class Pageable(Case):
     def test_one_that_copies_much(self):
         out, copies = self.shown('much')
         self.assertEqual(out, '4 copies of 167772160 bytes: 0 wrong; threads of ours: 2, registered: 1\n')
-        self.assertGreaterEqual(copies['crew'], 2)
-        self.assertEqual(sum(copies[key] for key in ('crew', 'slower', 'timed')), 4)
+        self.assertGreaterEqual(copies['crew'], 1)
+        # The first two were needed to see that slots would gain.
+        self.assertEqual(sum(copies[key] for key in ('crew', 'slower', 'timed')), 2)
 
     def test_a_device_that_reads_the_hosts_memory(self):
         for attribute in ('18', '100'):  # it is integrated; it uses the host's page tables

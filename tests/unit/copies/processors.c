@@ -15,6 +15,12 @@ static void quotas(void)
     CHECK(ag_processors_of_quota("250000 100000\n") == 3);
     CHECK(ag_processors_of_quota("1000 100000\n") == 1);
     CHECK(ag_processors_of_quota("") == UINT32_MAX);
+    CHECK(ag_processors_running("0.50 0.40 0.30 17/431 9023\n") == 17);
+    CHECK(ag_processors_running("0.50 0.40 0.30 1/1 2\n") == 1);
+    CHECK(ag_processors_running("17/431\n") == 17);
+    CHECK(!ag_processors_running("") && !ag_processors_running("0.50 0.40 0.30 ?/431 9023\n"));
+    CHECK(!ag_processors_running("/") && !ag_processors_running("0.50 17"));
+    CHECK(ag_processors_idle() == UINT32_MAX || ag_processors_idle() < 1u << 20);
     CHECK(ag_processors_of_quota("200000\n") == UINT32_MAX);
     CHECK(ag_processors_of_quota("200000 0\n") == UINT32_MAX);
 }

@@ -65,6 +65,11 @@ void ag_wait_pause(struct ag_wait *wait)
     }
 }
 
+void ag_wait_pause_awake(struct ag_wait *wait)
+{
+    pause_awake(++wait->turns);
+}
+
 bool ag_wait_pause_until(struct ag_wait *wait, uint64_t until_ns)
 {
     if (until_ns != UINT64_MAX && ag_clock_ns() > until_ns)

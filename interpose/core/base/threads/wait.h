@@ -19,6 +19,9 @@ struct ag_wait {
 
 /* One turn of it. Keeps errno, and is no point at which a thread is cancelled. */
 void ag_wait_pause(struct ag_wait *wait);
+/* One turn of a wait that never sleeps: for what takes some 100 microseconds, where whoever is
+ * waited for has a processor, too. */
+void ag_wait_pause_awake(struct ag_wait *wait);
 /* Pauses as ag_wait_pause() does, unless ag_clock_ns() is past `until_ns`: then false, at once.
  * UINT64_MAX: for ever, and the clock is not read. */
 bool ag_wait_pause_until(struct ag_wait *wait, uint64_t until_ns);

@@ -1,0 +1,107 @@
+/* Reaches memory of the program's: see reach.h.
+ *
+ * A fault of a thread of ours would be one that the program cannot know: its handler would run in a
+ * thread that it never made. madvise() gets the pages and says what a fault would have said. Memory
+ * that is unmapped or protected between that and the copy faults here all the same; natively, such
+ * a program races with the driver's own copy.
+ *
+ * madvise() takes a lock for each page, which all pages of 2 MiB share. Where a mapping is known to
+ * be anonymous and allowed, it is enough that its pages are there, and mincore() says that at once.
+ * What may yet forbid them to one thread, a protection key, holds for the whole mapping: one page
+ * tells. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "interpose/copies/reach.h"
+
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "interpose/core/base/pages.h"
+#include "interpose/core/base/threads/once.h"
+
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ  22
+#define MADV_POPULATE_WRITE 23
+#endif
+
+#define MOST_PAGES 1024u
+
+/* struct procmap_query of linux/fs.h, which older headers lack. */
+struct mapping {
+    uint64_t size, wanted, address;
+    uint64_t start, end, flags, page_size, offset, inode;
+    uint32_t device_major, device_minor, name_size, build_id_size;
+    uint64_t name, build_id;
+};
+#define QUERY_MAPPING _IOWR('f', 17, struct mapping)
+#define IS_READABLE   1u
+#define IS_WRITABLE   2u
+
+static uintptr_t page_size(void)
+{
+    return (uintptr_t)sysconf(_SC_PAGESIZE);
+}
+
+bool ag_reach_get(const void *memory, size_t bytes, bool for_writing)
+{
+    uintptr_t first = (uintptr_t)memory & ~(page_size() - 1);
+
+    return !madvise((void *)first, (uintptr_t)memory + bytes - first,
+                    for_writing ? MADV_POPULATE_WRITE : MADV_POPULATE_READ);
+}
+
+bool ag_reach_can(void)
+{
+    static _Atomic int state;
+    size_t page;
+    void *memory;
+
+    if (ag_once_begin(&state)) {
+        page = page_size();
+        memory = ag_pages_get(page);
+        ag_once_end(&state,
+                    memory && ag_reach_get(memory, page, true) ? AG_ONCE_DONE : AG_ONCE_FAILED);
+        if (memory)
+            ag_pages_free(memory, page);
+    }
+    return ag_once_is_done(&state);
+}
+
+/* The mapping that holds the address. */
+static bool find_mapping(uintptr_t address, struct mapping *ret)
+{
+    int maps = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+    bool found;
+
+    *ret = (struct mapping){.size = sizeof(*ret), .address = address};
+    if (maps < 0)
+        return false;
+    found = !ioctl(maps, QUERY_MAPPING, ret);
+    (void)close(maps);
+    return found;
+}
+
+bool ag_reach_is_plain(const void *memory, size_t bytes, bool for_writing)
+{
+    uintptr_t first = (uintptr_t)memory;
+    struct mapping mapping;
+
+    return find_mapping(first, &mapping) && !mapping.inode && mapping.end - first >= bytes &&
+           mapping.flags & (for_writing ? IS_WRITABLE : IS_READABLE);
+}
+
+bool ag_reach_present(const void *memory, size_t bytes, bool for_writing)
+{
+    uintptr_t page = page_size(), first = (uintptr_t)memory & ~(page - 1);
+    size_t length = (uintptr_t)memory + bytes - first, n = (length + page - 1) / page;
+    unsigned char is_there[MOST_PAGES];
+
+    return n <= MOST_PAGES && ag_reach_get(memory, 1, for_writing) &&
+           !mincore((void *)first, length, is_there) && !memchr(is_there, 0, n);
+}
