@@ -79,7 +79,7 @@ first_copy_checks() {
     any_wanted copies/first-{16mib,1gib} || return 0
     for mib in 16 1024; do
         : >"$OUT/copies-first-$mib"
-        OF=--least ITERATIONS=9 measures "copies/first-$mib-measured" in_turns "copies-first-$mib" first "$mib"
+        OF=--least ITERATIONS=5 measures "copies/first-$mib-measured" in_turns "copies-first-$mib" first "$mib"
         if ((mib == 16)); then
             check copies/first-16mib bound judge copies-first-16 first_up_16mib_us 'w * 0.97 <= n'
         else
@@ -94,7 +94,7 @@ few_cores_checks() {
     any_wanted copies/{two-cores,busy}-{up,down}-{4mib,64mib} || return 0
     for kind in two-cores busy; do
         : >"$OUT/copies-$kind"
-        ITERATIONS=7 measures "copies/$kind-measured" in_turns "copies-$kind" "$kind" both
+        measures "copies/$kind-measured" in_turns "copies-$kind" "$kind" both
         word=${kind//-/_}
         for size in 4mib 64mib; do
             for way in up down; do
@@ -102,6 +102,35 @@ few_cores_checks() {
             done
         done
     done
+}
+
+# whole WHAT: frameworks' loads and stores natively and with the crew in turn: the same sums, and the quickest of each.
+whole() {
+    local what=$1 iteration TAG status LIMIT_S=120
+    for ((iteration = 1; iteration <= 2; iteration++)); do
+        TAG=copies-whole-$what.$iteration
+        run_native -- python3 "$HERE/frameworks/host_path.py" "$what" "$OUT"
+        status=$?
+        ((status == STATUS_SKIP)) && return "$STATUS_SKIP"
+        ((status == 0)) || { died native $status; return 1; }
+        run_with "${CREW[@]}" -- python3 "$HERE/frameworks/host_path.py" "$what" "$OUT" || { died with $?; return 1; }
+        silent || return 1
+        LEAVE_OUT='[a-z_]*_s ' compare_output || return 1
+    done
+    medians "copies-whole-$what" --least "$OUT/copies-whole-$what".?.native.out -- \
+        "$OUT/copies-whole-$what".?.with.out || return 1
+    tabulate "copies-whole-$what"
+    judge "copies-whole-$what" "${what//-/_}_whole_s" 'w * 0.97 <= n' # processes of Python differ by some percent
+}
+
+# Minutes of it: in a quick run only where they are asked for.
+whole_checks() {
+    local what
+    [[ -z $QUICK || $ONLY == *copies/whole* ]] || return 0
+    for what in torch-load torch-mapped safetensors loader loader-pinned cupy jax; do
+        check "copies/whole-$what" whole "$what"
+    done
+    rm -f "$OUT"/checkpoint.*
 }
 
 # hostile WHAT...: the program judges itself, and prints the same natively and with the crew.
@@ -142,5 +171,6 @@ copies_checks() {
     small_checks
     first_copy_checks
     few_cores_checks
+    whole_checks
     hostile_checks
 }

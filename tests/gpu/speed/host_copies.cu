@@ -73,7 +73,7 @@ static double median(std::vector<double> values)
 
 static int turns_of(size_t bytes)
 {
-    return bytes >= GIB ? 4 : bytes >= 16 * MIB ? 30 : 200;
+    return bytes >= GIB ? 3 : bytes >= 16 * MIB ? 30 : 200;
 }
 
 static double median_s(enum way way, unsigned char *host, size_t bytes, bool until_done)
@@ -122,10 +122,10 @@ static void file_rate(void)
     void *all = map(most, PROT_READ | PROT_WRITE, MAP_SHARED, file);
     memset(all, mark, most);
     OK(munmap(all, most));
-    for (int i = 0; i < 8; i++) {
+    for (int i = 0; i < 6; i++) {
         void *p = map(most, PROT_READ, MAP_PRIVATE, file);
         double s = copy_s(UP, (unsigned char *)p, most, true);
-        if (i >= 4)
+        if (i >= 3)
             seconds.push_back(s);
         OK(munmap(p, most));
     }
