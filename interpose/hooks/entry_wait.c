@@ -5,6 +5,7 @@
 #include "interpose/hooks/entry_retry.h"
 #include "policy/cache.h"
 #include "policy/contexts/context.h"
+#include "policy/pinned/pinned_answers.h"
 
 /* First of the graph's own stream, which it must come after however long that takes. */
 static void flush_for_graph(CUstream stream, bool per_thread)

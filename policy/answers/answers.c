@@ -208,8 +208,12 @@ static CUresult pinned_attributes(unsigned count, CUpointer_attribute *attribute
     CUdeviceptr known = ag_pinned_answers_known(address, pinned);
     CUresult result = ag_cu.cuPointerGetAttributes(count, attributes, data, known);
 
-    for (unsigned i = 0; known == address && result == CUDA_SUCCESS && i < count; i++)
-        ag_pinned_answers_correct(data[i], attributes[i], pinned);
+    for (unsigned i = 0; result == CUDA_SUCCESS && i < count; i++) {
+        if (known == address)
+            ag_pinned_answers_correct(data[i], attributes[i], pinned);
+        else
+            ag_lookup_correct_unknown(data[i], attributes[i], known, address);
+    }
     return result;
 }
 
@@ -236,17 +240,22 @@ CUresult ag_answer_attributes(unsigned count, CUpointer_attribute *attributes, v
 {
     struct ag_block_seen block;
     struct ag_pinned_seen pinned;
+    CUdeviceptr asked = address;
     enum ag_found found;
     CUresult result;
 
     if (ag_pinned_answers_find(address, &pinned))
         return pinned_attributes(count, attributes, data, address, &pinned);
     found = ag_lookup_quickly(address, &block);
-    result = ag_cu.cuPointerGetAttributes(count, attributes, data,
-                                          found == AG_FOUND_FREED ? AG_LOOKUP_NOWHERE : address);
+    if (found == AG_FOUND_FREED)
+        asked = AG_LOOKUP_UNKNOWN;
+    result = ag_cu.cuPointerGetAttributes(count, attributes, data, asked);
 
-    for (unsigned i = 0; result == CUDA_SUCCESS && i < count; i++)
+    for (unsigned i = 0; result == CUDA_SUCCESS && i < count; i++) {
+        if (found == AG_FOUND_FREED)
+            ag_lookup_correct_unknown(data[i], attributes[i], asked, address);
         correct_found(data[i], attributes[i], found, &block);
+    }
     return result;
 }
 

@@ -2,6 +2,7 @@
 #include "policy/answers/lookup.h"
 
 #include <stdatomic.h>
+#include <string.h>
 
 #include "interpose/core/base/hash.h"
 #include "interpose/core/driver/driver.h"
@@ -13,6 +14,8 @@
 #include "policy/slab.h"
 
 #define BASES 256u
+
+_Alignas(4096) char ag_lookup_unknown[1];
 
 /* Where blocks begin that addresses of the same 2 MiB were found in, by a hash of these: to be
  * tried before the driver is asked. Relaxed: the ledger says what is there. */
@@ -144,6 +147,15 @@ CUdeviceptr ag_lookup_known(CUdeviceptr address)
     struct ag_block_seen block;
 
     return ag_lookup(address, &block) == AG_FOUND_FREED ? AG_LOOKUP_NOWHERE : address;
+}
+
+void ag_lookup_correct_unknown(void *data, CUpointer_attribute attribute, CUdeviceptr asked,
+                               CUdeviceptr address)
+{
+    if ((attribute == CU_POINTER_ATTRIBUTE_HOST_POINTER ||
+         attribute == CU_POINTER_ATTRIBUTE_DEVICE_POINTER) &&
+        !memcmp(data, &asked, sizeof(asked)))
+        memcpy(data, &address, sizeof(address));
 }
 
 void ag_lookup_close_slab(const struct ag_block_seen *piece)

@@ -192,7 +192,7 @@ CUresult ag_pinned_free(void *p)
 
     if (!block && known)
         return ag_cu.cuMemFreeHost(
-            (void *)AG_LOOKUP_NOWHERE); /* it says why not, as of any address */
+            (void *)AG_LOOKUP_UNKNOWN); /* it says why not, as of any address */
     if (!block || !may_keep(block) || !ag_pinned_ready_order(block, mode == AG_HOST_CACHE)) {
         before_native_free();
         if (!block)

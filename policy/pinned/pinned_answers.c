@@ -22,7 +22,7 @@ bool ag_pinned_answers_look(CUdeviceptr address, struct ag_pinned_seen *ret_seen
 
 CUdeviceptr ag_pinned_answers_known(CUdeviceptr address, const struct ag_pinned_seen *seen)
 {
-    return seen->is_live && address - seen->address < seen->requested ? address : AG_LOOKUP_NOWHERE;
+    return seen->is_live && address - seen->address < seen->requested ? address : AG_LOOKUP_UNKNOWN;
 }
 
 void ag_pinned_answers_correct(void *data, CUpointer_attribute attribute,

@@ -14,8 +14,8 @@ static inline bool ag_pinned_answers_find(CUdeviceptr address, struct ag_pinned_
 {
     return __builtin_expect(ag_pinned_on, 0) && ag_pinned_answers_look(address, ret_seen);
 }
-/* Where it was found: the address to ask the driver about. That of no memory, for what the program
- * has freed, or has not asked for. */
+/* Where it was found: the address to ask the driver about. For what the program has freed, or has
+ * not asked for, that of memory which the driver does not know. */
 CUdeviceptr ag_pinned_answers_known(CUdeviceptr address, const struct ag_pinned_seen *seen);
 /* Corrects the driver's answer about it. */
 void ag_pinned_answers_correct(void *data, CUpointer_attribute attribute,

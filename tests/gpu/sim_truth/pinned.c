@@ -105,6 +105,10 @@ void group_pinned_codes(void)
     row("R1131", "address range of pinned memory", "code %d, base %s, size %zu", (int)code,
         base == device_of(q) ? "right" : "wrong", size);
     TWO("R1132", "cuMemFreeHost, then again", D(cuMemFreeHost)(p), D(cuMemFreeHost)(p));
+    row("R1133", "cuMemHostUnregister of freed pinned memory", "code %d",
+        D(cuMemHostUnregister)(p));
+    row("R1134", "cuMemHostUnregister of cuMemHostAlloc memory", "code %d",
+        D(cuMemHostUnregister)(pinned(4096, 0)));
 }
 
 /* Does 1 MiB that was written and freed come back as zeros? */
@@ -127,6 +131,24 @@ static unsigned long long buffer_id(void *p)
 
     OK(D(cuPointerGetAttribute)(&id, CU_POINTER_ATTRIBUTE_BUFFER_ID, device_of(p)));
     return id;
+}
+
+/* The pointers of an address, asked for together. */
+static void say_pointers(const char *id, const char *name, const void *p)
+{
+    CUpointer_attribute which[] = {CU_POINTER_ATTRIBUTE_HOST_POINTER,
+                                   CU_POINTER_ATTRIBUTE_DEVICE_POINTER};
+    const void *host = &host, *device = &host;
+    void *data[] = {&host, &device};
+    CUresult code = D(cuPointerGetAttributes)(2, which, data, (CUdeviceptr)(uintptr_t)p);
+
+    row(id, name, "code %d, host %s, device %s", (int)code,
+        !host       ? "null"
+        : host == p ? "the same"
+                    : "another",
+        !device       ? "null"
+        : device == p ? "the same"
+                      : "another");
 }
 
 void group_pinned_attributes(void)
@@ -153,6 +175,16 @@ void group_pinned_attributes(void)
         yes_no((uintptr_t)plainly_pinned(1) % 4096 == 0 &&
                (uintptr_t)plainly_pinned(1) % 4096 == 0));
     row("R1147", "pinned memory is cleared", "%s", yes_no(is_cleared()));
+    say_pointers("R1183", "pointers of a local variable", &type);
+    p = plainly_pinned(MIB);
+    say_pointers("R1184", "pointers of pinned memory", p);
+    OK(D(cuMemFreeHost)(p));
+    say_pointers("R1185", "pointers of freed pinned memory", p);
+    p = (char *)(uintptr_t)device_memory(MIB);
+    say_pointers("R1186", "pointers of device memory", p);
+    OK(D(cuMemFree)(device_of(p)));
+    say_pointers("R1187", "pointers of freed device memory", p);
+    say_pointers("R1188", "pointers of the address 1", (void *)1);
 }
 
 void group_pinned_waits(void)

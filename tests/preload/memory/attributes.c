@@ -67,15 +67,15 @@ static void several(const char *what, CUdeviceptr p)
         CU_POINTER_ATTRIBUTE_CONTEXT,          CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
         CU_POINTER_ATTRIBUTE_DEVICE_POINTER,   CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
         CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, CU_POINTER_ATTRIBUTE_RANGE_SIZE,
-        CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE,
+        CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE,   CU_POINTER_ATTRIBUTE_HOST_POINTER,
     };
-    union value v[7];
-    void *places[7];
+    union value v[8];
+    void *places[8];
 
     memset(v, 0, sizeof(v));
-    for (int i = 0; i < 7; i++)
+    for (int i = 0; i < 8; i++)
         places[i] = &v[i];
-    say("%s: %d", what, (int)cuPointerGetAttributes(7, names, places, p));
+    say("%s: %d", what, (int)cuPointerGetAttributes(8, names, places, p));
     say("    context %s, type %u, ordinal %d",
         v[0].pointer == context ? "current"
         : v[0].pointer == NULL  ? "NULL"
@@ -86,6 +86,9 @@ static void several(const char *what, CUdeviceptr p)
         : v[4].device_pointer == p ? "itself"
                                    : "another",
         v[5].size, v[6].pointer == NULL ? "none" : "some");
+    say("kind:     host pointer %s", v[7].device_pointer == p ? "itself"
+                                     : v[7].pointer == NULL   ? "none"
+                                                              : "another");
 }
 
 static void mistakes(CUdeviceptr p)

@@ -58,16 +58,19 @@ static void say_ranges(const char *what, void *host, size_t offset)
 
 static void say_several(void *host, size_t offset)
 {
-    CUpointer_attribute names[] = {CU_POINTER_ATTRIBUTE_RANGE_SIZE,
-                                   CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
-                                   CU_POINTER_ATTRIBUTE_MEMORY_TYPE};
+    CUpointer_attribute names[] = {
+        CU_POINTER_ATTRIBUTE_RANGE_SIZE, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+        CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_HOST_POINTER,
+        CU_POINTER_ATTRIBUTE_DEVICE_POINTER};
     size_t size = 7;
     unsigned type = 7;
     int ordinal = 7;
-    void *places[] = {&size, &ordinal, &type};
+    const char *at = NULL, *device = (char *)host + 7, *asked = (char *)host + offset;
+    void *places[] = {&size, &ordinal, &type, &at, &device};
 
-    SAY_CODE("    several", cuPointerGetAttributes(3, names, places, (uintptr_t)host + offset));
-    say("    %zu bytes, ordinal %d, type %u", size, ordinal, type);
+    SAY_CODE("    several", cuPointerGetAttributes(5, names, places, (uintptr_t)asked));
+    say("    %zu bytes, ordinal %d, type %u, itself %d, %d", size, ordinal, type, at == asked,
+        device == asked);
 }
 
 static void say_host(void *host, size_t offset)

@@ -66,7 +66,8 @@ void sim_host_free(struct sim_block *block, const char *how)
     block->bytes = NULL;
 }
 
-/* Freeing and unregistering wait for the context that the memory belongs to. */
+/* Freeing and unregistering wait for the context that the memory belongs to. `unknown`: the answer
+ * for an address that no host memory begins at. */
 static CUresult end(CUcontext ctx, void *p, enum sim_block_kind kind, CUresult unknown,
                     const char *how)
 {
@@ -75,6 +76,8 @@ static CUresult end(CUcontext ctx, void *p, enum sim_block_kind kind, CUresult u
     if (result != CUDA_SUCCESS)
         return result;
     struct sim_block *block = sim_block_starting_at((uintptr_t)p);
+    if (block && block->kind == SIM_BLOCK_HOST && kind != SIM_BLOCK_HOST)
+        return CUDA_ERROR_INVALID_VALUE;
     if (!block || block->kind != kind)
         return unknown;
     unsigned long long id = block->id;

@@ -172,7 +172,17 @@ static size_t attribute_bytes(CUpointer_attribute attribute)
     }
 }
 
-/* Never fails for a pointer it does not know: the answers are then zeros, ordinal -2. */
+/* Of a pointer that the driver does not know: zeros, but it takes it for one that the host has. */
+static void of_nothing(void *data, CUpointer_attribute attribute, CUdeviceptr p)
+{
+    memset(data, 0, attribute_bytes(attribute));
+    if (attribute == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL)
+        *(int *)data = -2;
+    else if (attribute == CU_POINTER_ATTRIBUTE_HOST_POINTER)
+        *(CUdeviceptr *)data = p;
+}
+
+/* Never fails for a pointer it does not know. */
 CUresult cuPointerGetAttributes(unsigned int n, CUpointer_attribute *attributes, void **data,
                                 CUdeviceptr p)
 {
@@ -186,9 +196,10 @@ CUresult cuPointerGetAttributes(unsigned int n, CUpointer_attribute *attributes,
             return CUDA_ERROR_INVALID_VALUE;
         if (block && of_address(data[i], attributes[i], p, block, sim_current()) == CUDA_SUCCESS)
             continue;
-        memset(data[i], 0, attribute_bytes(attributes[i]));
-        if (!block && attributes[i] == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL)
-            *(int *)data[i] = -2;
+        if (block)
+            memset(data[i], 0, attribute_bytes(attributes[i]));
+        else
+            of_nothing(data[i], attributes[i], p);
     }
     return CUDA_SUCCESS;
 }
