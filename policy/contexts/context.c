@@ -20,6 +20,7 @@ static struct {
     struct ag_device devices[AG_MAX_DEVICES];
     _Atomic unsigned n_devices;
     _Atomic unsigned n_contexts;
+    _Atomic unsigned n_entries;  /* those after them were never used */
     struct ag_context *freelist; /* memory of contexts that are gone, linked by ->next_free */
 } table = {.lock = AG_LOCK_INIT(AG_RANK_CONTEXTS)};
 
@@ -179,6 +180,8 @@ struct ag_context *ag_context_insert(struct ag_context *fresh, CUcontext handle,
     }
     if (!found && hole < AG_MAX_CONTEXTS) {
         atomic_store_explicit(&fresh->handle, handle, memory_order_release);
+        if (hole >= atomic_load_explicit(&table.n_entries, memory_order_relaxed))
+            atomic_store_explicit(&table.n_entries, hole + 1, memory_order_seq_cst);
         atomic_store_explicit(&table.contexts[hole], fresh, memory_order_release);
         atomic_fetch_add_explicit(&table.n_contexts, 1, memory_order_seq_cst);
         found = fresh;
@@ -341,7 +344,9 @@ void ag_context_each(void (*visit)(struct ag_context *context, void *data), void
 
 bool ag_context_any(bool (*is)(struct ag_context *context))
 {
-    for (unsigned i = 0; i < AG_MAX_CONTEXTS; i++) {
+    unsigned n = atomic_load_explicit(&table.n_entries, memory_order_seq_cst);
+
+    for (unsigned i = 0; i < n; i++) {
         struct ag_context *context = atomic_load_explicit(&table.contexts[i], memory_order_acquire);
 
         if (context && is(context))

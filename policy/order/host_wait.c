@@ -44,6 +44,11 @@ bool ag_host_wait_pending(void)
     return atomic_load_explicit(&ever_ordered, memory_order_seq_cst) && ag_context_any(pending_in);
 }
 
+bool ag_host_wait_pending_in(struct ag_context *context)
+{
+    return atomic_load_explicit(&ever_ordered, memory_order_seq_cst) && pending_in(context);
+}
+
 /* Relaxed: it is never taken back. */
 bool ag_host_wait_possible(void)
 {

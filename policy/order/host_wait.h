@@ -17,6 +17,8 @@
 /* Is a wait pending in any context? True until the wait is over, also when another thread is at it
  * already. */
 bool ag_host_wait_pending(void);
+/* In that context? */
+bool ag_host_wait_pending_in(struct ag_context *context);
 /* Waits until all work before the last ordered free has finished, and counts that under `why`. */
 void ag_host_wait_complete(enum ag_stat why);
 

@@ -35,6 +35,7 @@ static struct {
     struct ag_watch_thread *open; /* threads with a permit */
     unsigned n_noted;             /* threads that have noted something */
     uint64_t n_left, n_left_done; /* threads that ended with a note; of them, those fenced since */
+    uint64_t n_asked;             /* how often a thread asked before its work */
     uint64_t life;                /* notes of another one are of a context that is gone */
     uintptr_t after;              /* the only stream after the last event; NONE: all are */
     bool placing;
@@ -54,14 +55,19 @@ static uintptr_t both(uintptr_t a, uintptr_t b)
 
 /* --- threads; with the lock held --- */
 
-static void set_active(uintptr_t streams)
-{
-    atomic_store_explicit(&ag_watch_state.active, streams, memory_order_release);
-}
-
 static uintptr_t get_active(void)
 {
     return atomic_load_explicit(&ag_watch_state.active, memory_order_relaxed);
+}
+
+/* Who sees the new `active` has to see the new number. */
+static void set_active(uintptr_t streams)
+{
+    uint64_t n = atomic_load_explicit(&ag_watch_state.n_clear, memory_order_relaxed);
+
+    if (streams == NONE && get_active() != NONE)
+        atomic_store_explicit(&ag_watch_state.n_clear, n + 1, memory_order_relaxed);
+    atomic_store_explicit(&ag_watch_state.active, streams, memory_order_release);
 }
 
 static void close_all(void)
@@ -86,6 +92,7 @@ static void note_stream(struct ag_watch_thread *own, uintptr_t stream)
         watch.n_noted++;
     own->noted = both(before, stream);
     own->life = watch.life;
+    own->asked = ++watch.n_asked;
     set_active(both(get_active(), stream));
 }
 
@@ -466,6 +473,78 @@ void ag_watch_drained(uint64_t n_left)
     if (ag_watch_own->is_open)
         atomic_store_explicit(&ag_watch_own->permit, NONE, memory_order_relaxed);
     ag_lock_release(&watch.lock);
+}
+
+/* It asks before its next work, which is how that is known. */
+void ag_watch_mark(struct ag_watch_mark *ret_mark)
+{
+    struct ag_watch_thread *own = ag_watch_own;
+
+    *ret_mark = (struct ag_watch_mark){0};
+    if (!ag_watch_is_on() || own == &ag_watch_stranger)
+        return;
+    ag_lock_take(&watch.lock);
+    atomic_store_explicit(&own->permit, NONE, memory_order_relaxed);
+    *ret_mark = (struct ag_watch_mark){own, own->asked, watch.n_left};
+    ag_lock_release(&watch.lock);
+}
+
+void ag_watch_passed(const struct ag_watch_mark *mark)
+{
+    if (!ag_watch_is_on() || !mark->thread || mark->thread != ag_watch_own)
+        return;
+    ag_lock_take(&watch.lock);
+    if (ag_watch_own->asked == mark->asked)
+        forget_notes(mark->n_left);
+    ag_lock_release(&watch.lock);
+}
+
+/* The only stream that got work since the last fence, if the calling thread alone gave it any; else
+ * NONE. Called with the lock held. */
+static uintptr_t own_stream(void)
+{
+    uintptr_t stream = get_active();
+
+    if (watch.n_noted != 1 || watch.n_left != watch.n_left_done ||
+        noted_streams(ag_watch_own) != stream || stream == ALL)
+        return NONE;
+    return stream;
+}
+
+/* The stream is not destroyed meanwhile: who does that waits as if for a fence being placed. */
+static bool is_done(uintptr_t stream)
+{
+    bool done;
+
+    if (!ag_capture_guard_enter())
+        return false;
+    ag_lock_release(&watch.lock);
+    done = ag_cu.cuStreamQuery((CUstream)stream) == CUDA_SUCCESS;
+    ag_capture_guard_leave();
+    ag_lock_take(&watch.lock);
+    return done;
+}
+
+bool ag_watch_finds_done(void)
+{
+    uintptr_t stream;
+    bool done = false;
+
+    if (!ag_watch_is_on())
+        return false;
+    ag_lock_take(&watch.lock);
+    if (own_stream() != NONE) {
+        begin_placing();
+        stream = own_stream();
+        done = stream != NONE && is_done(stream);
+        watch.placing = false;
+    }
+    if (done) {
+        forget_notes(watch.n_left);
+        atomic_store_explicit(&ag_watch_own->permit, NONE, memory_order_relaxed);
+    }
+    ag_lock_release(&watch.lock);
+    return done;
 }
 
 void ag_watch_revoke_permits(void)

@@ -44,6 +44,7 @@ struct ag_watch_thread {
     _Atomic uintptr_t permit;
     uintptr_t noted; /* what it submitted to since its last fence; under the lock, as the rest */
     uint64_t life;   /* of which context */
+    uint64_t asked;  /* which time it was, of all threads', that it asked last */
     bool is_open;    /* on the list of those that may have a permit */
     struct ag_watch_thread *next;
 };
@@ -71,6 +72,7 @@ static inline bool ag_watch_permits(CUstream stream, bool per_thread)
 extern struct ag_watch_state {
     _Atomic bool on;
     _Atomic uintptr_t active;  /* what got work since the last fence: a stream, or AG_WATCH_ALL */
+    _Atomic uint64_t n_clear;  /* how often that became nothing */
     _Atomic bool due;          /* a fence, for frees since the last */
     _Atomic bool being_placed; /* one that was due */
     /* The context in which frees made it due; relaxed: set before that. */
@@ -117,6 +119,13 @@ static inline bool ag_watch_is_clear(void)
     return ag_watch_is_on() &&
            atomic_load_explicit(&ag_watch_state.active, memory_order_acquire) == AG_WATCH_NONE;
 }
+/* Which time it is that nothing was submitted since the last fence or drain. 0: something was. */
+static inline uint64_t ag_watch_clear_since(void)
+{
+    uint64_t n = atomic_load_explicit(&ag_watch_state.n_clear, memory_order_acquire);
+
+    return ag_watch_is_clear() ? n + 1 : 0;
+}
 /* Places what is due, now: the event of the context's barrier covers all frees so far. */
 void ag_watch_place(struct ag_context *context);
 
@@ -124,6 +133,18 @@ void ag_watch_place(struct ag_context *context);
  * with what the first returned, once the host has waited for that. */
 uint64_t ag_watch_draining(void);
 void ag_watch_drained(uint64_t n_left);
+
+/* Called around a fence that nobody waits for: the first before it is placed, the second once all
+ * before it is known to be done. In another thread, or after more work, that does nothing. */
+struct ag_watch_mark {
+    const struct ag_watch_thread *thread;
+    uint64_t asked, n_left;
+};
+void ag_watch_mark(struct ag_watch_mark *ret_mark);
+void ag_watch_passed(const struct ag_watch_mark *mark);
+/* Where the calling thread alone has submitted anything since the last fence, to one stream: asks
+ * the driver whether that is done. True: it is, and nothing is left. */
+bool ag_watch_finds_done(void);
 
 /* Has the calling thread ever submitted anything? When in doubt, it has. */
 static inline bool ag_watch_has_worked(void)

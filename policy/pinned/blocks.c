@@ -23,12 +23,14 @@ static struct {
     struct list away; /* BUSY, and out of the table */
     struct list kinds[KINDS];
     uint64_t kept_bytes;
+    size_t n_kept;
 } table = {.lock = AG_LOCK_INIT(AG_RANK_PINNED)};
 
 static struct ag_arena arena = AG_ARENA_INIT(struct ag_pinned_block);
 
-/* Relaxed: a hint, and bounds that who has an address of a block has seen. */
+/* Relaxed: hints, and bounds that who has an address of a block has seen. */
 static _Atomic size_t n_kept;
+static _Atomic uint64_t kept_bytes;
 static _Atomic uint64_t lowest = UINT64_MAX, highest;
 
 /* --- lists --- */
@@ -58,23 +60,30 @@ static unsigned class_of(size_t bytes)
     return log2 * 8 + (unsigned)(bytes >> (log2 - 3) & 7);
 }
 
-static struct list *kind_of(const struct ag_context *context, unsigned how, size_t bytes)
+/* The number of the list. */
+static unsigned kind_of(const struct ag_context *context, unsigned how, size_t bytes)
 {
-    uint64_t hash = ag_hash_word(ag_hash_word((uintptr_t)context, how), class_of(bytes));
-
-    return &table.kinds[hash >> 56];
+    return (unsigned)(ag_hash_word(ag_hash_word((uintptr_t)context, how), class_of(bytes)) >> 56);
 }
 
 /* --- with the lock held --- */
+
+/* What is told of that without the lock. */
+static void show_kept(void)
+{
+    atomic_store_explicit(&n_kept, table.n_kept, memory_order_relaxed);
+    atomic_store_explicit(&kept_bytes, table.kept_bytes, memory_order_relaxed);
+    ag_level_set(&ag_stats.pinned_bytes, table.kept_bytes);
+}
 
 static void set_kept(struct ag_pinned_block *block, bool as_oldest)
 {
     block->state = AG_PINNED_KEPT;
     add_to_age(&table.kept, block, as_oldest);
-    add_to_kind(kind_of(block->context, block->how, block->size), block, as_oldest);
+    add_to_kind(&table.kinds[block->kind], block, as_oldest);
     table.kept_bytes += block->size;
-    ag_level_add(&ag_stats.pinned_bytes, block->size);
-    atomic_fetch_add_explicit(&n_kept, 1, memory_order_relaxed);
+    table.n_kept++;
+    show_kept();
 }
 
 /* A KEPT block becomes BUSY. */
@@ -82,10 +91,23 @@ static void take_kept(struct ag_pinned_block *block)
 {
     block->state = AG_PINNED_BUSY;
     take_from_age(&table.kept, block);
-    take_from_kind(kind_of(block->context, block->how, block->size), block);
+    take_from_kind(&table.kinds[block->kind], block);
     table.kept_bytes -= block->size;
-    ag_level_subtract(&ag_stats.pinned_bytes, block->size);
-    atomic_fetch_sub_explicit(&n_kept, 1, memory_order_relaxed);
+    table.n_kept--;
+    show_kept();
+}
+
+/* A BUSY block becomes the program's. */
+static void set_live(struct ag_pinned_block *block, size_t bytes)
+{
+    block->state = AG_PINNED_LIVE;
+    block->requested = bytes;
+    block->buffer_id = ag_ledger_new_buffer_id();
+}
+
+static bool may_keep(const struct ag_pinned_block *block, uint64_t most_bytes)
+{
+    return block->context && !block->is_altered && block->size <= most_bytes;
 }
 
 static void set_away(struct ag_pinned_block *block)
@@ -141,6 +163,7 @@ void ag_pinned_blocks_note(uint64_t address, size_t bytes, unsigned how, struct 
                                       .size = bytes,
                                       .requested = bytes,
                                       .how = how,
+                                      .kind = (uint8_t)kind_of(context, how, bytes),
                                       .context = context,
                                       .state = AG_PINNED_LIVE};
     note_bounds(address, bytes);
@@ -153,32 +176,41 @@ void ag_pinned_blocks_note(uint64_t address, size_t bytes, unsigned how, struct 
     ag_lock_release(&table.lock);
 }
 
-struct ag_pinned_block *ag_pinned_blocks_claim(uint64_t address, bool *ret_known)
+struct ag_pinned_block *ag_pinned_blocks_claim(uint64_t address, uint64_t most_bytes,
+                                               bool *ret_known, bool *ret_may_keep)
 {
     struct ag_pinned_block *block;
 
     ag_lock_take(&table.lock);
     block = ag_map_get(&table.map, address);
     *ret_known = block != NULL;
-    if (block && block->state == AG_PINNED_LIVE)
-        block->state = AG_PINNED_BUSY;
-    else
+    if (block && block->state != AG_PINNED_LIVE)
         block = NULL;
+    if (block)
+        block->state = AG_PINNED_BUSY;
+    *ret_may_keep = block && may_keep(block, most_bytes);
     ag_lock_release(&table.lock);
     return block;
 }
 
-bool ag_pinned_blocks_may_keep(struct ag_pinned_block *block)
+/* --- what is kept --- */
+
+bool ag_pinned_blocks_keep_at_once(uint64_t address, uint64_t most_bytes, uint64_t now_ns)
 {
-    bool may;
+    struct ag_pinned_block *block;
+    bool keeps;
 
     ag_lock_take(&table.lock);
-    may = block->context && !block->is_altered;
+    block = ag_map_get(&table.map, address);
+    keeps = block && block->state == AG_PINNED_LIVE && may_keep(block, most_bytes);
+    if (keeps) {
+        block->freed_ns = now_ns;
+        block->waits = false;
+        set_kept(block, false);
+    }
     ag_lock_release(&table.lock);
-    return may;
+    return keeps;
 }
-
-/* --- what is kept --- */
 
 bool ag_pinned_blocks_keep(struct ag_pinned_block *block, uint64_t now_ns)
 {
@@ -209,19 +241,34 @@ static bool serves(const struct ag_pinned_block *block, const struct ag_context 
            class_of(block->size) == class_of(bytes);
 }
 
-struct ag_pinned_block *ag_pinned_blocks_find(const struct ag_context *context, unsigned how,
-                                              size_t bytes, bool oldest)
+/* Called with the lock held. */
+static struct ag_pinned_block *find_kept(const struct ag_context *context, unsigned how,
+                                         size_t bytes, bool oldest)
 {
-    const struct list *kind = kind_of(context, how, bytes);
-    struct ag_pinned_block *block;
+    const struct list *kind = &table.kinds[kind_of(context, how, bytes)];
+    struct ag_pinned_block *block = oldest ? kind->oldest : kind->newest;
     unsigned seen = 0;
 
-    ag_lock_take(&table.lock);
-    block = oldest ? kind->oldest : kind->newest;
     while (block && !serves(block, context, how, bytes))
         block = ++seen == MOST_SEEN ? NULL : oldest ? block->by_kind.newer : block->by_kind.older;
+    return block;
+}
+
+struct ag_pinned_block *ag_pinned_blocks_take(const struct ag_context *context, unsigned how,
+                                              size_t bytes, bool oldest, uint64_t *ret_address)
+{
+    struct ag_pinned_block *block;
+
+    *ret_address = 0;
+    ag_lock_take(&table.lock);
+    block = find_kept(context, how, bytes, oldest);
     if (block)
         take_kept(block);
+    if (block && !block->waits) {
+        set_live(block, bytes);
+        *ret_address = block->address;
+        block = NULL;
+    }
     ag_lock_release(&table.lock);
     return block;
 }
@@ -232,11 +279,8 @@ bool ag_pinned_blocks_hand_over(struct ag_pinned_block *block, size_t bytes)
 
     ag_lock_take(&table.lock);
     handed = !ends_here(block);
-    if (handed) {
-        block->state = AG_PINNED_LIVE;
-        block->requested = bytes;
-        block->buffer_id = ag_ledger_new_buffer_id();
-    }
+    if (handed)
+        set_live(block, bytes);
     ag_lock_release(&table.lock);
     return handed;
 }
@@ -356,6 +400,11 @@ size_t ag_pinned_blocks_n_kept(void)
     return atomic_load_explicit(&n_kept, memory_order_relaxed);
 }
 
+uint64_t ag_pinned_blocks_kept_bytes(void)
+{
+    return atomic_load_explicit(&kept_bytes, memory_order_relaxed);
+}
+
 void ag_pinned_blocks_begin_child(void)
 {
     ag_lock_init(&table.lock, AG_RANK_PINNED);
@@ -364,6 +413,6 @@ void ag_pinned_blocks_begin_child(void)
     table.kept = table.away = (struct list){0};
     for (size_t i = 0; i < KINDS; i++)
         table.kinds[i] = (struct list){0};
-    table.kept_bytes = 0;
-    atomic_store_explicit(&n_kept, 0, memory_order_relaxed);
+    table.kept_bytes = table.n_kept = 0;
+    show_kept();
 }

@@ -1,5 +1,5 @@
 /* Blocks of pinned memory that the driver gave: those that the program has, and those that it has
- * freed and that are kept for it. Knows no driver.
+ * freed and that are kept for it. Calls no driver.
  *
  * A block is LIVE, KEPT, or BUSY: in the hands of the thread that claimed, found or evicted it,
  * which then says what becomes of it. A BUSY block may lose its context meanwhile; then it is
@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "interpose/core/driver/abi.h"
+#include "policy/order/watch.h"
 
 struct ag_context;
 
@@ -27,9 +28,10 @@ struct ag_pinned_links {
 
 /* Guarded by a lock of blocks.c, but for the members that say otherwise. */
 struct ag_pinned_block {
-    uint64_t address; /* never changes, nor do `size` and `how` */
+    uint64_t address; /* never changes, nor do the three below */
     size_t size;      /* that the driver was asked for */
     unsigned how;
+    uint8_t kind;     /* its list, when it is KEPT */
     size_t requested; /* that the program was given */
     enum ag_pinned_state state;
     bool is_altered;            /* somebody set what stays with the memory: it is never kept */
@@ -38,9 +40,11 @@ struct ag_pinned_block {
     uint64_t freed_ns;
     struct ag_pinned_links by_age,
         by_kind; /* of a KEPT block; of one that left the table, by_age */
-    /* These are the thread's that has it BUSY: */
+    /* These are the thread's that has it BUSY, and of a KEPT one the lock's: */
     CUevent event;                /* made once; NULL before */
     bool waits;                   /* work recorded in `event` may use it */
+    struct ag_watch_mark mark;    /* as of that event */
+    uint64_t ordered;             /* likewise, of the context's barriers */
     struct ag_pinned_block *next; /* evicted with it */
 };
 
@@ -48,20 +52,23 @@ struct ag_pinned_block {
  * none of ours. What was known of the address before is forgotten. */
 void ag_pinned_blocks_note(uint64_t address, size_t bytes, unsigned how,
                            struct ag_context *context);
-/* Makes a LIVE block BUSY. NULL: there is none; *ret_known says whether one begins there that the
- * program does not have. */
-struct ag_pinned_block *ag_pinned_blocks_claim(uint64_t address, bool *ret_known);
-/* May a block that is freed be kept at all? */
-bool ag_pinned_blocks_may_keep(struct ag_pinned_block *block);
+/* Makes a LIVE block BUSY; *ret_may_keep: it may be kept, and is of `most_bytes` at most. NULL:
+ * there is none; *ret_known says whether one begins there that the program does not have. */
+struct ag_pinned_block *ag_pinned_blocks_claim(uint64_t address, uint64_t most_bytes,
+                                               bool *ret_known, bool *ret_may_keep);
+/* Makes a LIVE block KEPT, if it may be kept, is of `most_bytes` at most, and no work may use it.
+ * False: nothing was done. */
+bool ag_pinned_blocks_keep_at_once(uint64_t address, uint64_t most_bytes, uint64_t now_ns);
 
 /* Makes a BUSY block KEPT. False: its context is gone, and the block with it. */
 bool ag_pinned_blocks_keep(struct ag_pinned_block *block, uint64_t now_ns);
 /* Makes it KEPT again, as the oldest. */
 void ag_pinned_blocks_put_back(struct ag_pinned_block *block);
-/* Takes a KEPT block of at least `bytes`, but not much larger, and makes it BUSY: the one that was
- * freed last, or with `oldest` first. NULL: there is none. */
-struct ag_pinned_block *ag_pinned_blocks_find(const struct ag_context *context, unsigned how,
-                                              size_t bytes, bool oldest);
+/* Makes a KEPT block of at least `bytes`, but not much larger, the program's, at *ret_address: the
+ * one that was freed last, or with `oldest` first. Where work may use it, it is returned instead,
+ * BUSY. NULL, and *ret_address 0: there is none. */
+struct ag_pinned_block *ag_pinned_blocks_take(const struct ag_context *context, unsigned how,
+                                              size_t bytes, bool oldest, uint64_t *ret_address);
 /* Makes a BUSY block the program's. False: its context is gone, and the block with it. */
 bool ag_pinned_blocks_hand_over(struct ag_pinned_block *block, size_t bytes);
 
@@ -91,8 +98,9 @@ bool ag_pinned_blocks_look(uint64_t address, struct ag_pinned_seen *ret_seen);
 bool ag_pinned_blocks_may_hold(uint64_t address);
 void ag_pinned_blocks_note_altered(uint64_t address);
 
-/* How many are KEPT. */
+/* How many are KEPT, and their bytes. */
 size_t ag_pinned_blocks_n_kept(void);
+uint64_t ag_pinned_blocks_kept_bytes(void);
 
 /* A forked child has none. */
 void ag_pinned_blocks_begin_child(void);

@@ -52,7 +52,7 @@ static struct ag_context *serving_context(void)
     struct ag_context *context = ag_context_current();
 
     if (!context || ag_context_is_inside() || ag_capture_is_open() ||
-        ag_context_sticky_error_here(context) != CUDA_SUCCESS)
+        ag_pinned_ready_has_error(context))
         return NULL;
     return context;
 }
@@ -72,15 +72,17 @@ bool ag_pinned_take(void **ret_p, size_t bytes, unsigned how)
     ag_stats_add(AG_STAT_PINNED_ASKED, 1);
     if (!ag_pinned_blocks_n_kept() || !is_kept_kind(how) || !(context = serving_context()))
         return false;
-    block = ag_pinned_blocks_find(context, how, bytes, oldest);
-    if (!block)
-        return false;
-    if (!ag_pinned_ready_is(block)) {
+    block = ag_pinned_blocks_take(context, how, bytes, oldest, &address);
+    if (block && !ag_pinned_ready_is(block, context)) {
         ag_pinned_blocks_put_back(block);
         return false;
     }
-    address = block->address;
-    if (!ag_pinned_blocks_hand_over(block, bytes))
+    if (block) {
+        address = block->address;
+        if (!ag_pinned_blocks_hand_over(block, bytes))
+            return false;
+    }
+    if (!address)
         return false;
     ag_stats_add(AG_STAT_PINNED_HIT, 1);
     *ret_p = (void *)(uintptr_t)address;
@@ -171,10 +173,10 @@ static void look_around(uint64_t now)
 
 /* --- a free --- */
 
-static bool may_keep(struct ag_pinned_block *block)
+static bool keeps_any(void)
 {
-    return block->size <= most_bytes && !atomic_load_explicit(&is_short, memory_order_relaxed) &&
-           !ag_drain_has_noted(AG_VISIBLE_UNSEEN) && ag_pinned_blocks_may_keep(block);
+    return !atomic_load_explicit(&is_short, memory_order_relaxed) &&
+           !ag_drain_has_noted(AG_VISIBLE_UNSEEN);
 }
 
 /* The driver waits for all work. */
@@ -184,26 +186,52 @@ static void before_native_free(void)
     ag_watch_work(CU_STREAM_PER_THREAD, true); /* of whatever stream */
 }
 
+/* Called after a free. */
+static void keep_within_bounds(uint64_t now)
+{
+    if (ag_pinned_blocks_kept_bytes() > most_bytes)
+        (void)give_back(ag_pinned_blocks_evict(most_bytes, 0), AG_STAT_PINNED_FULL);
+    look_around(now);
+}
+
+/* The short way of a free that has nothing to wait for. False: nothing was done. */
+static bool keep_at_once(uint64_t address, struct ag_context *context, uint64_t now)
+{
+    if (!context || ag_capture_is_open() || !ag_pinned_ready_finds_nothing(context) ||
+        !ag_pinned_blocks_keep_at_once(address, most_bytes, now))
+        return false;
+    ag_stats_add(AG_STAT_PINNED_NOTHING, 1);
+    ag_stats_add(AG_STAT_PINNED_KEPT, 1);
+    keep_within_bounds(now);
+    return true;
+}
+
+static CUresult free_natively(void *p, struct ag_pinned_block *block)
+{
+    before_native_free();
+    if (!block)
+        return ag_cu.cuMemFreeHost(p);
+    ag_pinned_blocks_leave(block);
+    return give_to_driver(block, AG_PINNED_LIVE);
+}
+
 CUresult ag_pinned_free(void *p)
 {
-    bool known;
-    struct ag_pinned_block *block = ag_pinned_blocks_claim((uintptr_t)p, &known);
-    uint64_t now;
+    struct ag_context *context = keeps_any() ? ag_context_current() : NULL;
+    uint64_t now = ag_clock_tick_ns();
+    struct ag_pinned_block *block;
+    bool known, may_keep;
 
+    if (keep_at_once((uintptr_t)p, context, now))
+        return CUDA_SUCCESS;
+    block = ag_pinned_blocks_claim((uintptr_t)p, most_bytes, &known, &may_keep);
     if (!block && known)
         return ag_cu.cuMemFreeHost(
             (void *)AG_LOOKUP_UNKNOWN); /* it says why not, as of any address */
-    if (!block || !may_keep(block) || !ag_pinned_ready_order(block, mode == AG_HOST_CACHE)) {
-        before_native_free();
-        if (!block)
-            return ag_cu.cuMemFreeHost(p);
-        ag_pinned_blocks_leave(block);
-        return give_to_driver(block, AG_PINNED_LIVE);
-    }
-    now = ag_clock_ns();
+    if (!may_keep || !ag_pinned_ready_order(block, context, mode == AG_HOST_CACHE))
+        return free_natively(p, block);
     if (ag_pinned_blocks_keep(block, now))
         ag_stats_add(AG_STAT_PINNED_KEPT, 1);
-    (void)give_back(ag_pinned_blocks_evict(most_bytes, 0), AG_STAT_PINNED_FULL);
-    look_around(now);
+    keep_within_bounds(now);
     return CUDA_SUCCESS;
 }

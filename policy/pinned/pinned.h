@@ -6,7 +6,7 @@
  * under `cache`, since a program may read other pinned memory next: by an event, or by nothing at
  * all where nothing was submitted since the last wait. Under `fast` it does not wait, and the block
  * is handed out once its work is done. Natively an allocation waits for nothing: so none of ours
- * waits or gives anything back, but one that would fail. */
+ * waits, but some microseconds, or gives anything back, but one that would fail. */
 #ifndef AG_PINNED_H
 #define AG_PINNED_H
 

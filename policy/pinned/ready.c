@@ -6,7 +6,14 @@
 #include "policy/contexts/context.h"
 #include "policy/contexts/enter.h"
 #include "policy/order/capture.h"
+#include "policy/order/fence.h"
 #include "policy/order/free.h"
+#include "policy/order/host_wait.h"
+#include "policy/order/watch.h"
+
+/* An event takes the device some microseconds though nothing is before it. The driver takes
+ * hundreds to pin a page. */
+#define POLL_TIMEOUT_NS 20000u
 
 /* Inside the capture guard: the event covers all that the context was given so far. */
 static CUresult record_use(struct ag_pinned_block *block, const struct ag_context *context)
@@ -19,16 +26,42 @@ static CUresult record_use(struct ag_pinned_block *block, const struct ag_contex
     return result == CUDA_SUCCESS ? ag_cu.cuCtxRecordEvent(handle, block->event) : result;
 }
 
+/* When the driver was asked last whether an error stays, nothing was under way, for that time
+ * (ag_watch_clear_since). Relaxed: a thread that sees it late asks once more. */
+static _Atomic uint64_t sound_since;
+
+/* Nothing was submitted to any context, of which there is one only, since the host last waited for
+ * all of it: so no error can have come either. */
+bool ag_pinned_ready_finds_nothing(struct ag_context *context)
+{
+    uint64_t clear = ag_watch_clear_since();
+
+    if (!clear || ag_host_wait_pending_in(context))
+        return false;
+    if (atomic_load_explicit(&sound_since, memory_order_relaxed) == clear)
+        return true;
+    if (ag_context_sticky_error_here(context) != CUDA_SUCCESS)
+        return false;
+    atomic_store_explicit(&sound_since, clear, memory_order_relaxed);
+    return true;
+}
+
+bool ag_pinned_ready_has_error(struct ag_context *context)
+{
+    return !ag_pinned_ready_finds_nothing(context) &&
+           ag_context_sticky_error_here(context) != CUDA_SUCCESS;
+}
+
 /* One event is of one context: work of others may use the block as well, so with several of them
  * nothing is recorded. */
-static bool leave_recorded(struct ag_pinned_block *block)
+static bool leave_recorded(struct ag_pinned_block *block, struct ag_context *context)
 {
-    const struct ag_context *context = ag_context_current();
     CUresult result;
 
-    if (!context || !context->device->has_fences || ag_context_count() > 1 ||
-        !ag_capture_guard_enter())
+    if (!context->device->has_fences || ag_context_count() > 1 || !ag_capture_guard_enter())
         return false;
+    block->ordered = atomic_load_explicit(&context->barrier.placed, memory_order_acquire);
+    ag_watch_mark(&block->mark);
     result = record_use(block, context);
     ag_capture_guard_leave();
     block->waits = result == CUDA_SUCCESS;
@@ -37,18 +70,16 @@ static bool leave_recorded(struct ag_pinned_block *block)
     return block->waits;
 }
 
-bool ag_pinned_ready_order(struct ag_pinned_block *block, bool wait)
+bool ag_pinned_ready_order(struct ag_pinned_block *block, struct ag_context *context, bool wait)
 {
-    struct ag_context *context = ag_context_current();
-
     block->waits = false;
-    if (!context || ag_capture_is_open() || ag_context_sticky_error_here(context) != CUDA_SUCCESS)
+    if (!context || ag_capture_is_open() || ag_pinned_ready_has_error(context))
         return false;
-    if (ag_free_finds_nothing()) {
+    if (ag_free_finds_nothing() || (ag_watch_finds_done() && ag_free_finds_nothing())) {
         ag_stats_add(AG_STAT_PINNED_NOTHING, 1);
         return true;
     }
-    if (!wait && leave_recorded(block))
+    if (!wait && leave_recorded(block, context))
         return true;
     if (!ag_free_wait_for_all())
         return false;
@@ -56,18 +87,22 @@ bool ag_pinned_ready_order(struct ag_pinned_block *block, bool wait)
     return true;
 }
 
-bool ag_pinned_ready_is(struct ag_pinned_block *block)
+bool ag_pinned_ready_is(struct ag_pinned_block *block, struct ag_context *context)
 {
     CUresult result;
 
-    if (!block->waits)
-        return true;
     if (!ag_capture_guard_enter())
         return false;
     result = ag_cu.cuEventQuery(block->event);
     ag_capture_guard_leave();
+    if (result == CUDA_ERROR_NOT_READY)
+        result = ag_fence_poll(block->event, POLL_TIMEOUT_NS);
     block->waits = result != CUDA_SUCCESS;
-    return !block->waits;
+    if (block->waits)
+        return false;
+    ag_host_wait_completed(context, block->ordered);
+    ag_watch_passed(&block->mark);
+    return true;
 }
 
 void ag_pinned_ready_finish(struct ag_pinned_block *block)

@@ -14,6 +14,15 @@ static inline uint64_t ag_clock_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
+/* Monotonic time as of the kernel's last tick, some milliseconds ago at most: no clock is read. */
+static inline uint64_t ag_clock_tick_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
 /* The time `timeout_ns` from now; UINT64_MAX, which never comes, where that lies beyond it. */
 static inline uint64_t ag_clock_after(uint64_t timeout_ns)
 {

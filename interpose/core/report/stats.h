@@ -365,6 +365,13 @@ static inline void ag_level_subtract(struct ag_level *level, uint64_t amount)
         ;
 }
 
+/* Sets a level that one thread at a time changes. */
+static inline void ag_level_set(struct ag_level *level, uint64_t now)
+{
+    atomic_store_explicit(&level->current, now, memory_order_relaxed);
+    ag_raise_to(&level->peak, now);
+}
+
 static inline uint64_t ag_level_current(struct ag_level *level)
 {
     return atomic_load_explicit(&level->current, memory_order_relaxed);

@@ -1,6 +1,7 @@
 /* Pinned memory that is taken and given back again and again: each way to tell native memory from
  * memory that is kept.
- *     pinned answers|wait|early|contexts|capture|broken|cold|idle|threads|fork|room [ITERATIONS] */
+ *     pinned answers|wait|early|contexts|capture|broken|cold|idle|pairs|fork|room
+ *     pinned wait|cold|threads ITERATIONS */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
@@ -357,6 +358,40 @@ static void idle(void)
     say("calls: %lu frees", sim_calls("cuMemFreeHost"));
 }
 
+static void count_pairs(const char *what)
+{
+    unsigned long before = sim_calls("*");
+
+    for (unsigned i = 0; i < 100; i++)
+        warm(BYTES, 0);
+    if (what)
+        say("%s: 100 pairs, %lu calls of the driver", what, sim_calls("*") - before);
+}
+
+/* Calls of pairs, when all that was submitted is done. */
+static void pairs(void)
+{
+    CUstream one, other;
+    CUdeviceptr p;
+
+    OK(cuStreamCreate(&one, CU_STREAM_NON_BLOCKING));
+    OK(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+    OK(cuMemAlloc(&p, BYTES));
+    warm(BYTES, 0);
+    launch_fill(one, p, WORDS, 1);
+    launch_fill(other, p, WORDS, 1);
+    OK(cuCtxSynchronize());
+    count_pairs(NULL); /* what is made once is made */
+    count_pairs("at first");
+    launch_fill(one, p, WORDS, 1);
+    OK(cuCtxSynchronize());
+    count_pairs("one stream");
+    launch_fill(one, p, WORDS, 1);
+    launch_fill(other, p, WORDS, 1);
+    OK(cuCtxSynchronize());
+    count_pairs("two streams");
+}
+
 /* --- threads --- */
 
 static unsigned n_iterations;
@@ -460,6 +495,8 @@ int main(int argc, char **argv)
         broken(argc == 2);
     else if (!strcmp(what, "cold"))
         cold(iterations);
+    else if (!strcmp(what, "pairs"))
+        pairs();
     else if (!strcmp(what, "idle"))
         idle();
     else if (!strcmp(what, "threads"))

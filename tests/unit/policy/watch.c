@@ -3,7 +3,7 @@
  *
  * The log has a word for each: w1 is work on stream 1, R1 an event recorded on it, C and W the
  * event and the wait of a barrier, W alone the wait for an event recorded before, S a wait of the
- * host. */
+ * host, Q1 a question whether stream 1 is done. */
 #include "policy/order/watch.h"
 
 #include <pthread.h>
@@ -28,7 +28,7 @@ _Atomic uint64_t ag_early_fences;
 static struct ag_context context;
 static char calls[4096];
 static size_t n_calls;
-static bool refuses, quiet, frees_inside;
+static bool refuses, quiet, frees_inside, is_busy;
 static void (*meets_inside)(void); /* what another thread does meanwhile */
 static pthread_t met;
 static _Atomic bool has_met; /* that has returned */
@@ -133,6 +133,13 @@ static CUresult wait_all(CUcontext handle, CUevent event)
 {
     CHECK(handle == context.handle && event == context.barrier.event);
     return called("W", 0);
+}
+
+static CUresult ask(CUstream stream)
+{
+    CUresult result = called("Q", (unsigned)((uintptr_t)stream >> 12));
+
+    return is_busy ? CUDA_ERROR_NOT_READY : result;
 }
 
 CUresult ag_fence_wait_context(struct ag_context *of)
@@ -284,6 +291,52 @@ static void a_drain_leaves_nothing(void)
     free_memory(AG_WATCH_DUE);
     work(2);
     CALLS("w1 w2 w2 R2 w2 ");
+}
+
+static void a_fence_that_is_passed_leaves_nothing(void)
+{
+    uint64_t clear = ag_watch_clear_since();
+    struct ag_watch_mark mark;
+
+    CHECK(clear != 0);
+    ag_watch_mark(&mark);
+    ag_watch_passed(&mark); /* of a thread that has submitted nothing */
+    work(1);
+    work(2);
+    CHECK(ag_watch_clear_since() == 0);
+    ag_watch_mark(&mark);
+    ag_watch_passed(&mark);
+    CHECK(ag_watch_is_clear() && ag_watch_clear_since() != clear);
+    free_memory(AG_WATCH_NOTHING);
+    work(1);
+    ag_watch_mark(&mark);
+    work(1); /* not before the fence */
+    ag_watch_passed(&mark);
+    CHECK(!ag_watch_is_clear());
+    CALLS("w1 w2 w1 w1 ");
+}
+
+static void what_is_done_leaves_nothing(void)
+{
+    CHECK(!ag_watch_finds_done());
+    work(1);
+    is_busy = true;
+    CHECK(!ag_watch_finds_done() && !ag_watch_is_clear());
+    is_busy = false;
+    CHECK(ag_watch_finds_done() && ag_watch_is_clear());
+    CHECK(!ag_watch_permits(HANDLE(1), false));
+    CALLS("w1 Q1 Q1 ");
+    work(1);
+    work(2); /* of two streams nobody asks, nor of one that is gone, nor in a capture */
+    CHECK(!ag_watch_finds_done());
+    ag_watch_drained(ag_watch_draining());
+    work(1);
+    ag_captures_open++;
+    CHECK(!ag_watch_finds_done());
+    ag_captures_open--;
+    ag_watch_stream_dying(HANDLE(1));
+    CHECK(!ag_watch_finds_done() && !ag_watch_is_clear());
+    CALLS("w1 w2 w1 ");
 }
 
 static void handles_name_streams(void)
@@ -594,6 +647,31 @@ static void fences_of_one_forget_nothing_of_another(void)
     OK(pthread_join(thread, NULL));
 }
 
+static struct ag_watch_mark another_mark;
+
+static void work_and_mark(void)
+{
+    work(1);
+    ag_watch_mark(&another_mark);
+}
+
+static void what_others_did_is_not_passed(void)
+{
+    pthread_t thread = start_other();
+
+    for (int i = 0; i < 4; i++)
+        let_other();
+    OK(pthread_join(thread, NULL));
+    ag_watch_drained(ag_watch_draining());
+    elsewhere(work_and_mark); /* which ends with a note */
+    ag_watch_passed(&another_mark);
+    CHECK(!ag_watch_is_clear());
+    work(1);
+    CHECK(!ag_watch_finds_done());
+    ag_watch_drained(ag_watch_draining());
+    CHECK(ag_watch_is_clear());
+}
+
 static void a_thread_may_free_for_others(void)
 {
     work(1);
@@ -793,6 +871,9 @@ int main(void)
         another_stream_alone_takes_a_barrier,
         nothing_submitted_needs_nothing,
         a_drain_leaves_nothing,
+        a_fence_that_is_passed_leaves_nothing,
+        what_is_done_leaves_nothing,
+        what_others_did_is_not_passed,
         handles_name_streams,
         a_destroyed_stream_is_no_other,
         frees_while_one_is_placed,
@@ -821,6 +902,7 @@ int main(void)
     ag_cu.cuEventRecord = record;
     ag_cu.cuCtxRecordEvent = record_all;
     ag_cu.cuCtxWaitEvent = wait_all;
+    ag_cu.cuStreamQuery = ask;
     for (size_t i = 0; i < N_OF(scenarios); i++)
         in_a_process(scenarios[i]);
     return 0;
