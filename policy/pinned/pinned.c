@@ -206,13 +206,18 @@ static bool keep_at_once(uint64_t address, struct ag_context *context, uint64_t 
     return true;
 }
 
-static CUresult free_natively(void *p, struct ag_pinned_block *block)
+/* It is looked around here, too: where nothing is kept, that the host has memory again is seen by
+ * nobody else. */
+static CUresult free_natively(void *p, struct ag_pinned_block *block, uint64_t now)
 {
+    CUresult result;
+
     before_native_free();
-    if (!block)
-        return ag_cu.cuMemFreeHost(p);
-    ag_pinned_blocks_leave(block);
-    return give_to_driver(block, AG_PINNED_LIVE);
+    if (block)
+        ag_pinned_blocks_leave(block);
+    result = block ? give_to_driver(block, AG_PINNED_LIVE) : ag_cu.cuMemFreeHost(p);
+    look_around(now);
+    return result;
 }
 
 CUresult ag_pinned_free(void *p)
@@ -229,7 +234,7 @@ CUresult ag_pinned_free(void *p)
         return ag_cu.cuMemFreeHost(
             (void *)AG_LOOKUP_UNKNOWN); /* it says why not, as of any address */
     if (!may_keep || !ag_pinned_ready_order(block, context, mode == AG_HOST_CACHE))
-        return free_natively(p, block);
+        return free_natively(p, block, now);
     if (ag_pinned_blocks_keep(block, now))
         ag_stats_add(AG_STAT_PINNED_KEPT, 1);
     keep_within_bounds(now);

@@ -1,6 +1,6 @@
 /* Pinned memory that is taken and given back again and again: each way to tell native memory from
  * memory that is kept.
- *     pinned answers|wait|early|contexts|capture|broken|cold|idle|pairs|fork|room
+ *     pinned answers|wait|early|contexts|capture|broken|cold|idle|eased|pairs|fork|room
  *     pinned wait|cold|threads ITERATIONS */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -392,6 +392,44 @@ static void pairs(void)
     count_pairs("two streams");
 }
 
+/* A host that is short of memory, and has some again. */
+static void ease(void)
+{
+    const char *host = getenv("FAKE_HOST");
+    char path[4096];
+    FILE *file;
+
+    if (!host)
+        return;
+    (void)snprintf(path, sizeof(path), "%s/proc/meminfo", host);
+    file = fopen(path, "w");
+    if (!file || fprintf(file, "MemTotal: 1000000 kB\nMemAvailable: 900000 kB\n") < 0 ||
+        fclose(file))
+        abort();
+}
+
+static void say_frees(const char *when)
+{
+    unsigned long before = sim_calls("cuMemFreeHost");
+
+    for (unsigned i = 0; i < 4; i++)
+        warm(BYTES, 0);
+    say("%s: %lu of 4 frees", when, sim_calls("cuMemFreeHost") - before);
+}
+
+static void eased(void)
+{
+    void (*pass)(int);
+
+    *(void **)&pass = dlsym(RTLD_DEFAULT, "fake_pass");
+    say_frees("short");
+    ease();
+    say_frees("at once");
+    if (pass)
+        pass(2);
+    say_frees("later");
+}
+
 /* --- threads --- */
 
 static unsigned n_iterations;
@@ -495,6 +533,8 @@ int main(int argc, char **argv)
         broken(argc == 2);
     else if (!strcmp(what, "cold"))
         cold(iterations);
+    else if (!strcmp(what, "eased"))
+        eased();
     else if (!strcmp(what, "pairs"))
         pairs();
     else if (!strcmp(what, "idle"))

@@ -165,6 +165,12 @@ class Pinned(Case):
                 self.assertEqual((pinned['host_short'], pinned['native']), (1, 39) if is_short else (0, 0))
                 self.assertEqual(pinned['held_bytes'] > 0, not is_short)
 
+    def test_a_host_that_has_memory_again(self):
+        with host(proc__meminfo='MemTotal: 1000000 kB\nMemAvailable: 60000 kB\n') as settings:
+            result = run_faked(['eased'], dict(CACHE, **settings))
+        # The first of each that looks around is kept, or not, by what was seen before.
+        self.assertEqual(result.out, 'short: 4 of 4 frees\nat once: 4 of 4 frees\nlater: 1 of 4 frees\n')
+
     def test_a_tenth_of_a_small_host(self):
         with host(proc__meminfo='MemTotal: 4000 kB\nMemAvailable: 3000 kB\n') as settings:
             for more, most in (({}, 409600), ({'ALLOGRAFT_HOST_CACHE': '5%'}, 204800),
