@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "interpose/copies/copying.h"
+#include "interpose/copies/processors.h"
 #include "interpose/core/base/loaded.h"
 #include "interpose/core/base/log.h"
 #include "interpose/core/base/map.h"
@@ -71,6 +72,7 @@
 #include "policy/managed/residency.h"
 #include "policy/managed/spill.h"
 #include "policy/order/drain.h"
+#include "policy/order/fence.h"
 #include "policy/order/free.h"
 #include "policy/order/watch.h"
 #include "policy/pinned/pinned.h"
@@ -251,6 +253,8 @@ static void configure(void)
     ag_sleep_configure(options.wait);
     ag_pinned_configure(options.host, options.host_cache,
                         options.origins[AG_OPTION_HOST_CACHE].kind == AG_ORIGIN_DEFAULT);
+    if (options.host != AG_HOST_NATIVE)
+        ag_fence_configure(ag_processors_usable());
     ag_entry_configure(&options);
 }
 

@@ -5,6 +5,7 @@
 #include "policy/order/fence.h"
 
 #include <errno.h>
+#include <limits.h>
 
 #include "interpose/core/base/clock.h"
 #include "interpose/core/base/threads/futex.h"
@@ -12,6 +13,15 @@
 #include "interpose/core/driver/driver.h"
 #include "policy/contexts/context.h"
 #include "policy/order/capture.h"
+#include "policy/order/users.h"
+
+/* More threads than that wait one after the other. */
+static unsigned crowd = UINT_MAX;
+
+void ag_fence_configure(unsigned n_processors)
+{
+    crowd = n_processors;
+}
 
 bool ag_fence_needs_context(struct ag_context *context)
 {
@@ -205,6 +215,8 @@ CUresult ag_fence_wait_on_host(CUevent event)
     CUstreamCaptureMode previous = CU_STREAM_CAPTURE_MODE_GLOBAL;
     CUresult result;
 
+    if (ag_users_are_more_than(crowd))
+        return ag_fence_poll(event, UINT64_MAX);
     if (in_capture)
         previous = ag_capture_relax();
     result = ag_cu.cuEventSynchronize(event);

@@ -40,6 +40,10 @@ enum ag_fence_result ag_fence_place_for_host(struct ag_context *context);
 bool ag_fence_needs_context(struct ag_context *context);
 /* All future work of all contexts waits for `event`, which is of `context`. */
 CUresult ag_fence_wait_everywhere(struct ag_context *context, CUevent event);
+/* A thread in the driver's wait keeps its processor for as long as the kernel lets it, some
+ * milliseconds, while others have work to submit: where more threads use CUDA than that, waits let
+ * others run between looks. By default none does. */
+void ag_fence_configure(unsigned n_processors);
 /* The host waits for `event`, also while a capture is open. */
 CUresult ag_fence_wait_on_host(CUevent event);
 /* Waits for the event, for `timeout_ns` at most; CUDA_ERROR_NOT_READY after that. */

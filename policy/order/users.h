@@ -49,9 +49,14 @@ static inline void ag_users_note(void)
         ag_users_add();
 }
 
+static inline bool ag_users_are_more_than(unsigned n)
+{
+    return atomic_load_explicit(&ag_users_counted, memory_order_acquire) > n;
+}
+
 static inline bool ag_users_are_several(void)
 {
-    return atomic_load_explicit(&ag_users_counted, memory_order_acquire) > 1;
+    return ag_users_are_more_than(1);
 }
 
 /* The calling thread's free has drained since others use CUDA. Every so many times it is looked who

@@ -1,10 +1,11 @@
 /* Pinned memory that is taken and given back again and again: each way to tell native memory from
  * memory that is kept.
  *     pinned answers|wait|early|contexts|capture|broken|cold|idle|eased|pairs|fork|room
- *     pinned wait|cold|threads ITERATIONS */
+ *     pinned wait|cold|threads|crowd ITERATIONS */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -464,7 +465,8 @@ static void *pins_and_frees(void *number)
     return (void *)(uintptr_t)wrong;
 }
 
-static void threads(unsigned iterations)
+/* With `crowded`, four threads have one processor. */
+static void threads(unsigned iterations, bool crowded)
 {
     pthread_t thread[4];
     uintptr_t wrong = 0;
@@ -478,6 +480,18 @@ static void threads(unsigned iterations)
         wrong += (uintptr_t)each;
     }
     say("wrong words %u", (unsigned)wrong);
+    if (crowded)
+        say("waits in the driver for an event: %lu", sim_calls("cuEventSynchronize"));
+}
+
+static void get_crowded(void)
+{
+    cpu_set_t one;
+
+    CPU_ZERO(&one);
+    CPU_SET(sched_getcpu(), &one);
+    if (sched_setaffinity(0, sizeof(one), &one))
+        abort();
 }
 
 /* --- fork, and a host without room --- */
@@ -518,6 +532,8 @@ int main(int argc, char **argv)
     const char *what = argc > 1 ? argv[1] : "answers";
     unsigned iterations = argc > 2 ? (unsigned)atoi(argv[2]) : 12;
 
+    if (!strcmp(what, "crowd"))
+        get_crowded();
     context = device_open();
     if (!strcmp(what, "answers"))
         answers();
@@ -539,8 +555,8 @@ int main(int argc, char **argv)
         pairs();
     else if (!strcmp(what, "idle"))
         idle();
-    else if (!strcmp(what, "threads"))
-        threads(iterations);
+    else if (!strcmp(what, "threads") || !strcmp(what, "crowd"))
+        threads(iterations, *what == 'c');
     else if (!strcmp(what, "fork"))
         forks();
     else

@@ -76,6 +76,12 @@ class Pinned(Case):
         self.kept('threads', '40', seeds=SEEDS)
         self.kept('threads', '40', settings={'SIM_SCHED': 'thread'})
 
+    def test_more_threads_than_processors(self):
+        """They let each other run while they wait, but for the first waits: the last threads have not come yet."""
+        for variant, result in self.kept('crowd', '40', variants=[CACHE], seeds=SEEDS, drop='^waits in'):
+            self.assertGreater(result.report()['pinned']['waited'], 10)
+            self.assertLess(int(result.out.split()[-1]), 5)
+
     def test_fork(self):
         self.kept('fork')
 
