@@ -451,6 +451,11 @@ unsigned char *sim_arena_bytes(int device, uint64_t address);
 bool sim_arena_has(uint64_t address, int *ret_device);
 void sim_arena_zero(int device, uint64_t address, size_t bytes);
 int sim_arena_fd(int device, uint64_t address, uint64_t *ret_offset);
+/* Other bytes than the arena's own at addresses of device 0: those of a file, from the offset on.
+ * The host may use them as the protection (of mmap) says, and may not while nothing says so. */
+bool sim_arena_show(uint64_t address, size_t bytes, int fd, uint64_t offset);
+void sim_arena_show_host(uint64_t address, size_t bytes, int fd, uint64_t offset, int protection);
+void sim_arena_hide(uint64_t address, size_t bytes);
 /* Physical memory of the card: out of what is free; or also at the cost of what pools keep unused
  * and of managed pages. */
 bool sim_card_take(int device, size_t bytes);
@@ -530,8 +535,10 @@ struct sim_block {
     char how_born[96], how_freed[96];
     unsigned access_mask; /* devices that cuMemSetAccess opened it to */
     unsigned read_only_mask;
+    int host_protection;  /* of mapped memory, as of mmap: what the host may do */
+    uint64_t file_offset; /* of mapped memory, in the file of what it maps */
     int sync_memops, sync_memops_set;
-    void *extra;   /* managed: residency; imported: mapping */
+    void *extra;   /* managed: residency; imported: mapping; mapped: what of */
     CUgraph graph; /* made by a graph's allocation node */
     struct sim_block *next_zombie;
 };
@@ -595,6 +602,12 @@ CUresult sim_managed_alloc(CUcontext ctx, size_t bytes, unsigned flags,
 /* ---- vmm.c ---- */
 
 void sim_reservation_of(CUdeviceptr p, CUdeviceptr *ret_base, size_t *ret_size);
+bool sim_is_reserved(CUdeviceptr p, size_t size);
+/* From an address within the block on: are there so many bytes of it, or of the mappings that stand
+ * one behind the other from there on? */
+bool sim_block_holds(const struct sim_block *block, CUdeviceptr p, size_t bytes);
+/* May the device use all that is mapped there? Other memory is not asked about. */
+bool sim_mapped_open_to(const struct sim_block *block, CUdeviceptr p, size_t bytes, int device);
 
 /* ---- pool.c ---- */
 

@@ -181,6 +181,31 @@ void sim_arena_zero(int device, uint64_t address, size_t bytes)
         memset(arena->shadow + offset, 0, bytes);
 }
 
+/* The bytes of a file stand behind the addresses, of device 0; no longer. */
+bool sim_arena_show(uint64_t address, size_t bytes, int fd, uint64_t offset)
+{
+    return mmap(sim_arena_bytes(0, address), bytes, PROT_READ | PROT_WRITE,
+                MAP_SHARED | MAP_NORESERVE | MAP_FIXED, fd, (off_t)offset) != MAP_FAILED;
+}
+
+/* The host may use them, too, by the very addresses. */
+void sim_arena_show_host(uint64_t address, size_t bytes, int fd, uint64_t offset, int protection)
+{
+    if (mmap((void *)(uintptr_t)address, bytes, protection, MAP_SHARED | MAP_NORESERVE | MAP_FIXED,
+             fd, (off_t)offset) == MAP_FAILED)
+        abort();
+}
+
+void sim_arena_hide(uint64_t address, size_t bytes)
+{
+    const struct arena *arena = arena_of(0);
+
+    if (!sim_arena_show(address, bytes, arena->fd, address - arena->base) ||
+        mmap((void *)(uintptr_t)address, bytes, PROT_NONE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED)
+        abort();
+}
+
 int sim_arena_fd(int device, uint64_t address, uint64_t *ret_offset)
 {
     struct arena *arena = arena_of(device);

@@ -22,19 +22,29 @@ static size_t extent(const struct sim_copy *copy, const struct sim_span *span)
     return (copy->depth - 1) * span->slice + (copy->height - 1) * span->pitch + copy->width;
 }
 
-static enum side classify(const struct sim_copy *copy, struct sim_span *span)
+/* Memory was there, and the copy is what shows that it is no more; a mapping that is gone shows at
+ * once. */
+static enum side classify_nothing(struct sim_span *span)
+{
+    if (sim_arena_has(span->address, NULL))
+        return zombie_at(span->address) && !sim_is_reserved(span->address, 1) ? SIDE_DEVICE
+                                                                              : SIDE_BAD;
+    span->host = true;
+    return span->address ? SIDE_PAGEABLE : SIDE_BAD;
+}
+
+static enum side classify(const struct sim_copy *copy, struct sim_span *span, int device)
 {
     const struct sim_block *block = sim_block_at(span->address);
 
-    if (!block) {
-        if (sim_arena_has(span->address, NULL))
-            return zombie_at(span->address) ? SIDE_DEVICE : SIDE_BAD;
-        span->host = true;
-        return span->address ? SIDE_PAGEABLE : SIDE_BAD;
-    }
-    if (extent(copy, span) > block->size - (span->address - block->base))
+    if (!block)
+        return classify_nothing(span);
+    if (!sim_block_holds(block, span->address, extent(copy, span)) ||
+        !sim_mapped_open_to(block, span->address, extent(copy, span), device))
         return SIDE_BAD;
     switch (block->kind) {
+    case SIM_BLOCK_MAPPED:
+        return block->device == CU_DEVICE_CPU ? SIDE_PINNED : SIDE_DEVICE;
     case SIM_BLOCK_HOST:
     case SIM_BLOCK_REGISTERED:
         return SIDE_PINNED;
@@ -256,7 +266,8 @@ CUresult sim_copy_submit(CUstream handle, CUcontext ctx, struct sim_copy *copy, 
         sim_copy_for_node(&work.u.copy);
         return sim_submit(stream, &work, NULL);
     }
-    enum side src = classify(copy, &copy->src), dst = classify(copy, &copy->dst);
+    enum side src = classify(copy, &copy->src, ctx->device);
+    enum side dst = classify(copy, &copy->dst, ctx->device);
     if (src == SIDE_BAD || dst == SIDE_BAD || (dst == SIDE_PINNED && is_read_only(copy)))
         return CUDA_ERROR_INVALID_VALUE;
     work.u.copy = *copy;

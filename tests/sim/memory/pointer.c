@@ -5,13 +5,22 @@
 
 static bool is_host(const struct sim_block *block)
 {
-    return block->kind == SIM_BLOCK_HOST || block->kind == SIM_BLOCK_REGISTERED;
+    return block->kind == SIM_BLOCK_HOST || block->kind == SIM_BLOCK_REGISTERED ||
+           (block->kind == SIM_BLOCK_MAPPED && block->device == CU_DEVICE_CPU);
 }
 
 static bool is_managed(const struct sim_block *block)
 {
     return block->kind == SIM_BLOCK_MANAGED ||
            (block->kind == SIM_BLOCK_POOL && sim_pool_managed(block->pool));
+}
+
+static unsigned mapped_access_flags(const struct sim_block *block, int device)
+{
+    if (device == CU_DEVICE_CPU || !(block->access_mask >> device & 1))
+        return CU_POINTER_ATTRIBUTE_ACCESS_FLAG_NONE;
+    return block->read_only_mask >> device & 1 ? CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READ
+                                               : CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE;
 }
 
 static unsigned access_flags(const struct sim_block *block, CUcontext ctx)
@@ -22,8 +31,7 @@ static unsigned access_flags(const struct sim_block *block, CUcontext ctx)
         !sim_pool_open_to(block->pool, device))
         return CU_POINTER_ATTRIBUTE_ACCESS_FLAG_NONE;
     if (block->kind == SIM_BLOCK_MAPPED)
-        return block->access_mask >> device & 1 ? CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE
-                                                : CU_POINTER_ATTRIBUTE_ACCESS_FLAG_NONE;
+        return mapped_access_flags(block, device);
     if (block->kind == SIM_BLOCK_REGISTERED && block->read_only_mask)
         return CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READ;
     return CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE;

@@ -20,6 +20,13 @@ void sim_run_set(struct sim_op *op)
     }
 }
 
+/* The synchronous forms wait for such memory. */
+static bool is_of_host(const struct sim_block *block)
+{
+    return block->kind == SIM_BLOCK_HOST || block->kind == SIM_BLOCK_REGISTERED ||
+           (block->kind == SIM_BLOCK_MAPPED && block->device == CU_DEVICE_CPU);
+}
+
 static CUresult submit(CUcontext ctx, CUstream handle, struct sim_set set, bool async)
 {
     CUstream stream;
@@ -40,14 +47,13 @@ static CUresult submit(CUcontext ctx, CUstream handle, struct sim_set set, bool 
         (set.height > 1 &&
          (set.pitch % set.element_bytes || set.pitch / set.element_bytes < set.width)))
         return CUDA_ERROR_INVALID_VALUE;
-    if (!block && !sim_arena_has(set.dst, NULL))
+    if (!block && (!sim_arena_has(set.dst, NULL) || sim_is_reserved(set.dst, 1)))
         return CUDA_ERROR_INVALID_VALUE;
-    if (block && bytes > block->size - (set.dst - block->base))
+    if (block && (!sim_block_holds(block, set.dst, bytes) ||
+                  !sim_mapped_open_to(block, set.dst, bytes, ctx->device)))
         return CUDA_ERROR_INVALID_VALUE;
-    /* The synchronous form waits for host memory only. */
     bool wait = !async && block &&
-                (block->kind == SIM_BLOCK_HOST || block->kind == SIM_BLOCK_REGISTERED ||
-                 block->sync_memops || ctx->flags & CU_CTX_SYNC_MEMOPS);
+                (is_of_host(block) || block->sync_memops || ctx->flags & CU_CTX_SYNC_MEMOPS);
     struct sim_work work = {.kind = SIM_WORK_SET, .u.set = set};
     struct sim_op *op = NULL;
     result = sim_submit(stream, &work, &op);

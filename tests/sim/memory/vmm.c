@@ -1,4 +1,8 @@
-/* vmm.c: virtual memory management: addresses, physical memory, and mapping one to the other. */
+/* vmm.c: virtual memory management: addresses, physical memory, and mapping one to the other.
+ *
+ * All reservations lie in the range of addresses of device 0, whose bytes lie at a constant
+ * distance (arena.c). What is mapped takes the place of the bytes there: mappings side by side are
+ * side by side there too, and one memory that is mapped twice has the same bytes at both places. */
 #include "tests/sim/sim_internal.h"
 
 #include <errno.h>
@@ -11,13 +15,14 @@
 #include <unistd.h>
 
 #define GRANULARITY ((size_t)2 << 20)
+#define DEVICE_FILE "sim-physical-%d"
+#define HOST_FILE   "sim-host-physical-%d" /* of the first node */
 
 /* Physical memory: a memory file, so that it can be handed to another process. */
 struct physical {
-    unsigned refs; /* the handle's, and one for each mapping */
-    int fd, device;
+    unsigned handles, mappings; /* what keeps it; who released it has no handle of it any more */
+    int fd, device;             /* CU_DEVICE_CPU: it is the host's */
     size_t size;
-    unsigned char *bytes;
     CUmemAllocationProp prop;
     bool imported;
 };
@@ -32,18 +37,17 @@ static struct reservation *reservations;
 
 static struct physical *physical_of(CUmemGenericAllocationHandle handle)
 {
-    void *p = (void *)(uintptr_t)handle;
+    struct physical *p = (void *)(uintptr_t)handle;
 
-    return sim_handle_is(p, SIM_PHYSICAL) ? p : NULL;
+    return sim_handle_is(p, SIM_PHYSICAL) && p->handles ? p : NULL;
 }
 
-static void unref(struct physical *physical)
+static void end_unless_kept(struct physical *physical)
 {
-    if (--physical->refs)
+    if (physical->handles || physical->mappings)
         return;
-    (void)munmap(physical->bytes, physical->size);
     (void)close(physical->fd);
-    if (!physical->imported)
+    if (!physical->imported && physical->device != CU_DEVICE_CPU)
         sim_card_give(physical->device, physical->size);
     sim_handle_free(physical);
 }
@@ -87,7 +91,7 @@ CUresult cuMemAddressFree(CUdeviceptr p, size_t size)
     return CUDA_SUCCESS;
 }
 
-static bool reserved(CUdeviceptr p, size_t size)
+bool sim_is_reserved(CUdeviceptr p, size_t size)
 {
     for (const struct reservation *r = reservations; r; r = r->next)
         if (p >= r->base && size <= r->size && p - r->base <= r->size - size)
@@ -108,53 +112,71 @@ void sim_reservation_of(CUdeviceptr p, CUdeviceptr *ret_base, size_t *ret_size)
 
 /* ---- physical memory ---- */
 
+static bool is_host(const CUmemLocation *location)
+{
+    return location->type == CU_MEM_LOCATION_TYPE_HOST ||
+           (location->type == CU_MEM_LOCATION_TYPE_HOST_NUMA && location->id == 0);
+}
+
+static bool is_device(const CUmemLocation *location)
+{
+    return location->type == CU_MEM_LOCATION_TYPE_DEVICE && sim_device_ok(location->id);
+}
+
 static bool prop_ok(const CUmemAllocationProp *prop)
 {
     return prop && prop->type == CU_MEM_ALLOCATION_TYPE_PINNED &&
-           prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE && sim_device_ok(prop->location.id);
+           (is_device(&prop->location) || is_host(&prop->location));
 }
 
-static struct physical *physical_new(int fd, size_t size)
+static struct physical *physical_new(int fd, size_t size, const CUmemAllocationProp *prop)
 {
     struct physical *physical = sim_handle_new(SIM_PHYSICAL, sizeof(*physical));
 
-    physical->bytes = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
-    if (physical->bytes == MAP_FAILED) {
-        sim_handle_free(physical);
-        return NULL;
-    }
-    physical->refs = 1;
+    physical->handles = 1;
     physical->fd = fd;
     physical->size = size;
+    physical->prop = *prop;
+    physical->device = is_host(&prop->location) ? CU_DEVICE_CPU : prop->location.id;
     return physical;
+}
+
+static int new_file(int device, size_t size)
+{
+    char name[32];
+
+    if (device == CU_DEVICE_CPU)
+        (void)snprintf(name, sizeof(name), HOST_FILE, 0);
+    else
+        (void)snprintf(name, sizeof(name), DEVICE_FILE, device);
+    int fd = memfd_create(name, MFD_CLOEXEC);
+    if (fd >= 0 && ftruncate(fd, (off_t)size)) {
+        (void)close(fd);
+        return -1;
+    }
+    return fd;
 }
 
 CUresult cuMemCreate(CUmemGenericAllocationHandle *ret_handle, size_t size,
                      const CUmemAllocationProp *prop, unsigned long long flags)
 {
     SIM_ENTER(SIM_NEEDS_INIT);
-    char name[32];
-
     if (!ret_handle || !size || size % GRANULARITY || flags || !prop_ok(prop))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (prop->location.type == CU_MEM_LOCATION_TYPE_HOST && prop->requestedHandleTypes)
         return CUDA_ERROR_INVALID_VALUE;
     if ((unsigned)prop->requestedHandleTypes & ~(unsigned)CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
         return CUDA_ERROR_NOT_SUPPORTED;
-    int device = prop->location.id;
-    if (!sim_card_claim(device, size))
+    int device = is_host(&prop->location) ? CU_DEVICE_CPU : prop->location.id;
+    if (device != CU_DEVICE_CPU && !sim_card_claim(device, size))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    (void)snprintf(name, sizeof(name), "sim-physical-%d", device);
-    int fd = memfd_create(name, MFD_CLOEXEC);
-    struct physical *physical =
-        fd >= 0 && ftruncate(fd, (off_t)size) == 0 ? physical_new(fd, size) : NULL;
-    if (!physical) {
-        sim_card_give(device, size);
-        if (fd >= 0)
-            (void)close(fd);
+    int fd = new_file(device, size);
+    if (fd < 0) {
+        if (device != CU_DEVICE_CPU)
+            sim_card_give(device, size);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    physical->device = device;
-    physical->prop = *prop;
-    *ret_handle = (uintptr_t)physical;
+    *ret_handle = (uintptr_t)physical_new(fd, size, prop);
     return CUDA_SUCCESS;
 }
 
@@ -165,7 +187,8 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 
     if (!physical)
         return CUDA_ERROR_INVALID_VALUE;
-    unref(physical);
+    physical->handles--;
+    end_unless_kept(physical);
     return CUDA_SUCCESS;
 }
 
@@ -198,7 +221,7 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void 
 
     if (!handle || !block || block->kind != SIM_BLOCK_MAPPED)
         return CUDA_ERROR_INVALID_VALUE;
-    ((struct physical *)block->extra)->refs++;
+    ((struct physical *)block->extra)->handles++;
     *handle = (uintptr_t)block->extra;
     return CUDA_SUCCESS;
 }
@@ -214,14 +237,40 @@ CUresult cuMemMap(CUdeviceptr p, size_t size, size_t offset, CUmemGenericAllocat
     if (!physical || flags || !size || p % GRANULARITY || size % GRANULARITY ||
         offset % GRANULARITY || offset > physical->size || size > physical->size - offset)
         return CUDA_ERROR_INVALID_VALUE;
-    if (!reserved(p, size) || sim_block_overlapping(p, size))
+    if (!sim_is_reserved(p, size) || sim_block_overlapping(p, size))
         return CUDA_ERROR_INVALID_VALUE;
+    if (!sim_arena_show(p, size, physical->fd, offset))
+        return CUDA_ERROR_OUT_OF_MEMORY;
     struct sim_block *block = sim_block_new(SIM_BLOCK_MAPPED, p, size, physical->device, NULL);
-    block->bytes = physical->bytes + offset;
+    block->bytes = sim_arena_bytes(0, p);
     block->extra = physical;
-    physical->refs++;
+    block->file_offset = offset;
+    physical->mappings++;
     (void)snprintf(block->how_born, sizeof(block->how_born), "cuMemMap");
     return CUDA_SUCCESS;
+}
+
+bool sim_block_holds(const struct sim_block *block, CUdeviceptr p, size_t bytes)
+{
+    size_t rest = block->size - (p - block->base);
+
+    while (bytes > rest && block->kind == SIM_BLOCK_MAPPED) {
+        block = sim_block_starting_at(block->base + block->size);
+        if (!block || block->kind != SIM_BLOCK_MAPPED)
+            return false;
+        rest += block->size;
+    }
+    return bytes <= rest;
+}
+
+bool sim_mapped_open_to(const struct sim_block *block, CUdeviceptr p, size_t bytes, int device)
+{
+    while (block && block->kind == SIM_BLOCK_MAPPED && block->base < p + bytes) {
+        if (!(block->access_mask >> device & 1))
+            return false;
+        block = sim_block_starting_at(block->base + block->size);
+    }
+    return true;
 }
 
 /* Mappings from the first to the last byte of the range, none of them only in part. */
@@ -238,24 +287,77 @@ static bool whole_mappings(CUdeviceptr p, size_t size)
     return size != 0;
 }
 
+/* The mapping goes, whatever may still use it: that is for its user to know. Work that used it and
+ * that nobody has seen done is reported here, work that is still to use it when it does. */
+static void unmap(struct sim_block *block)
+{
+    struct physical *physical = block->extra;
+
+    sim_block_bury(block, "cuMemUnmap");
+    sim_block_end(block, &sim_host_order);
+    sim_arena_hide(block->base, block->size);
+    physical->mappings--;
+    end_unless_kept(physical);
+}
+
 /* What is not mapped may be unmapped too. */
 CUresult cuMemUnmap(CUdeviceptr p, size_t size)
 {
     SIM_ENTER(SIM_NEEDS_INIT);
-    if (!size || !reserved(p, size))
+    struct sim_block *block = sim_block_overlapping(p, size);
+
+    if (!size || !sim_is_reserved(p, size))
         return CUDA_ERROR_INVALID_VALUE;
-    for (;;) {
-        struct sim_block *block = sim_block_overlapping(p, size);
-        if (!block)
-            return CUDA_SUCCESS;
+    for (; block && block->base < p + size; block = sim_block_next(block->base + 1))
         if (block->base < p || block->size > size - (block->base - p))
             return CUDA_ERROR_INVALID_VALUE;
-        struct physical *physical = block->extra;
-        sim_block_bury(block, "cuMemUnmap");
-        sim_block_end(block, &sim_host_order);
-        block->bytes = NULL;
-        unref(physical);
+    while ((block = sim_block_overlapping(p, size)))
+        unmap(block);
+    return CUDA_SUCCESS;
+}
+
+static void set_device_access(struct sim_block *block, int device, CUmemAccess_flags flags)
+{
+    const unsigned bit = 1u << device;
+
+    block->access_mask &= ~bit;
+    block->read_only_mask &= ~bit;
+    if (flags != CU_MEM_ACCESS_FLAGS_PROT_NONE)
+        block->access_mask |= bit;
+    if (flags == CU_MEM_ACCESS_FLAGS_PROT_READ)
+        block->read_only_mask |= bit;
+}
+
+static int protection_of(CUmemAccess_flags flags)
+{
+    return flags == CU_MEM_ACCESS_FLAGS_PROT_NONE   ? PROT_NONE
+           : flags == CU_MEM_ACCESS_FLAGS_PROT_READ ? PROT_READ
+                                                    : PROT_READ | PROT_WRITE;
+}
+
+static void set_access(struct sim_block *block, const CUmemAccessDesc *desc)
+{
+    const struct physical *physical = block->extra;
+
+    if (is_device(&desc->location)) {
+        set_device_access(block, desc->location.id, desc->flags);
+        return;
     }
+    block->host_protection = protection_of(desc->flags);
+    sim_arena_show_host(block->base, block->size, physical->fd, block->file_offset,
+                        block->host_protection);
+}
+
+/* The host is let in to what is its own. */
+static bool lets_host_in(CUdeviceptr p, size_t size)
+{
+    for (CUdeviceptr at = p; at - p < size;) {
+        const struct sim_block *block = sim_block_starting_at(at);
+        if (block->device != CU_DEVICE_CPU)
+            return false;
+        at += block->size;
+    }
+    return true;
 }
 
 CUresult cuMemSetAccess(CUdeviceptr p, size_t size, const CUmemAccessDesc *desc, size_t count)
@@ -263,24 +365,26 @@ CUresult cuMemSetAccess(CUdeviceptr p, size_t size, const CUmemAccessDesc *desc,
     SIM_ENTER(SIM_NEEDS_INIT);
     if (!desc || !count || !whole_mappings(p, size))
         return CUDA_ERROR_INVALID_VALUE;
-    for (size_t i = 0; i < count; i++)
-        if (desc[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
-            !sim_device_ok(desc[i].location.id))
+    for (size_t i = 0; i < count; i++) {
+        if (!is_device(&desc[i].location) && !is_host(&desc[i].location))
             return CUDA_ERROR_INVALID_DEVICE;
+        if (is_host(&desc[i].location) && !lets_host_in(p, size))
+            return CUDA_ERROR_INVALID_VALUE;
+    }
     for (CUdeviceptr at = p; at - p < size;) {
         struct sim_block *block = sim_block_starting_at(at);
-        for (size_t i = 0; i < count; i++) {
-            unsigned bit = 1u << desc[i].location.id;
-            block->access_mask &= ~bit;
-            block->read_only_mask &= ~bit;
-            if (desc[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE)
-                block->access_mask |= bit;
-            if (desc[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READ)
-                block->read_only_mask |= bit;
-        }
+        for (size_t i = 0; i < count; i++)
+            set_access(block, &desc[i]);
         at += block->size;
     }
     return CUDA_SUCCESS;
+}
+
+static CUmemAccess_flags host_access(const struct sim_block *block)
+{
+    return block->host_protection == PROT_NONE   ? CU_MEM_ACCESS_FLAGS_PROT_NONE
+           : block->host_protection == PROT_READ ? CU_MEM_ACCESS_FLAGS_PROT_READ
+                                                 : CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
 }
 
 CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location, CUdeviceptr p)
@@ -289,8 +393,12 @@ CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location
     const struct sim_block *block = sim_block_at(p);
 
     if (!flags || !location || !block || block->kind != SIM_BLOCK_MAPPED ||
-        location->type != CU_MEM_LOCATION_TYPE_DEVICE || !sim_device_ok(location->id))
+        (!is_device(location) && !is_host(location)))
         return CUDA_ERROR_INVALID_VALUE;
+    if (is_host(location)) {
+        *flags = host_access(block);
+        return CUDA_SUCCESS;
+    }
     unsigned device = (unsigned)location->id;
     *flags = !(block->access_mask >> device & 1)   ? CU_MEM_ACCESS_FLAGS_PROT_NONE
              : block->read_only_mask >> device & 1 ? CU_MEM_ACCESS_FLAGS_PROT_READ
@@ -317,24 +425,22 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, vo
                                         CUmemAllocationHandleType type)
 {
     SIM_ENTER(SIM_NEEDS_INIT);
-    int fd = (int)(intptr_t)os_handle, device;
+    CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                .requestedHandleTypes = type};
+    int fd = (int)(intptr_t)os_handle;
     struct stat stat;
 
-    if (!handle || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ||
-        !sim_memory_file(fd, "sim-physical-%d", &device) || fstat(fd, &stat))
+    if (!handle || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || fstat(fd, &stat))
         return CUDA_ERROR_INVALID_VALUE;
-    int own = fcntl(fd, F_DUPFD_CLOEXEC, 0);
-    struct physical *physical = physical_new(own, (size_t)stat.st_size);
-    if (!physical) {
-        (void)close(own);
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    physical->device = device;
+    if (sim_memory_file(fd, DEVICE_FILE, &prop.location.id))
+        prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    else if (sim_memory_file(fd, HOST_FILE, &prop.location.id))
+        prop.location.type = CU_MEM_LOCATION_TYPE_HOST_NUMA;
+    else
+        return CUDA_ERROR_INVALID_VALUE;
+    struct physical *physical =
+        physical_new(fcntl(fd, F_DUPFD_CLOEXEC, 0), (size_t)stat.st_size, &prop);
     physical->imported = true;
-    physical->prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-    physical->prop.requestedHandleTypes = type;
-    physical->prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-    physical->prop.location.id = device;
     *handle = (uintptr_t)physical;
     return CUDA_SUCCESS;
 }

@@ -160,34 +160,23 @@ static const char *verdict(const struct sim_op *op, const struct sim_block *bloc
     return NULL;
 }
 
-unsigned char *sim_check(struct sim_op *op, uint64_t address, size_t bytes, bool write, bool kernel)
+/* Checks what there is of one block. */
+static unsigned char *check_block(struct sim_op *op, struct sim_block *block, uint64_t address,
+                                  size_t bytes, bool write, bool kernel)
 {
-    static unsigned char nothing[1];
-    struct sim_block *unborn;
-    struct sim_block *block = find(op, address, &unborn);
+    const char *wrong = verdict(op, block, address, bytes, write);
 
-    if (!bytes)
-        return nothing;
-    if (!block && !unborn && kernel && host_has(address, bytes))
-        return (void *)(uintptr_t)address;
-    if (!block) {
-        bool known = unborn != NULL;
-        sim_violation(op, address, bytes, unborn,
-                      known ? "use of memory not yet allocated in stream order"
-                      : sim_arena_has(address, NULL) ? "use of a device address without memory"
-                                                     : "use of pageable host memory");
-        if (!known)
+    if (wrong) {
+        sim_violation(op, address, bytes, block, wrong);
+        if (block->kind == SIM_BLOCK_MAPPED)
             fault(op);
         return NULL;
     }
-    const char *wrong = verdict(op, block, address, bytes, write);
-    if (wrong) {
-        sim_violation(op, address, bytes, block, wrong);
-        return NULL;
-    }
-    if (kernel && foreign(op, block)) {
+    if ((kernel || block->kind == SIM_BLOCK_MAPPED) && foreign(op, block)) {
         sim_violation(op, address, bytes, block,
-                      "a kernel uses memory of another device without access");
+                      block->kind == SIM_BLOCK_MAPPED
+                          ? "use of mapped memory without access"
+                          : "a kernel uses memory of another device without access");
         fault(op);
         return NULL;
     }
@@ -196,6 +185,43 @@ unsigned char *sim_check(struct sim_op *op, uint64_t address, size_t bytes, bool
     if (residency && op->work.kind != SIM_WORK_PREFETCH)
         sim_residency_touch(residency, address, bytes, op->device, write);
     return block->bytes + (address - block->base);
+}
+
+static void check_failed(struct sim_op *op, uint64_t address, size_t bytes,
+                         const struct sim_block *unborn)
+{
+    sim_violation(op, address, bytes, unborn,
+                  unborn                         ? "use of memory not yet allocated in stream order"
+                  : sim_arena_has(address, NULL) ? "use of a device address without memory"
+                                                 : "use of pageable host memory");
+    if (!unborn || unborn->kind == SIM_BLOCK_MAPPED)
+        fault(op);
+}
+
+/* Mappings that stand one behind the other are used as one memory. */
+unsigned char *sim_check(struct sim_op *op, uint64_t address, size_t bytes, bool write, bool kernel)
+{
+    static unsigned char nothing[1];
+    unsigned char *first = bytes ? NULL : nothing;
+
+    while (bytes) {
+        struct sim_block *unborn, *block = find(op, address, &unborn);
+        if (!block && !unborn && !first && kernel && host_has(address, bytes))
+            return (void *)(uintptr_t)address;
+        if (!block || (first && block->kind != SIM_BLOCK_MAPPED)) {
+            check_failed(op, address, bytes, unborn);
+            return NULL;
+        }
+        size_t rest = block->size - (address - block->base);
+        size_t part = block->kind == SIM_BLOCK_MAPPED ? SIM_MIN(bytes, rest) : bytes;
+        unsigned char *at = check_block(op, block, address, part, write, kernel);
+        if (!at)
+            return NULL;
+        first = first ? first : at;
+        address += part;
+        bytes -= part;
+    }
+    return first;
 }
 
 void *sim_kernel_access(CUdeviceptr p, size_t bytes, bool write)
