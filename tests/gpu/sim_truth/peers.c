@@ -137,3 +137,41 @@ void group_peer_pinned(void)
     OK(D(cuCtxSetCurrent)(context));
     synchronize();
 }
+
+/* Pieces that are open to both devices; the last question leaves a fault. */
+void group_peer_pieces(void)
+{
+    const CUmemLocation first = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0},
+                        other = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 1},
+                        node = {.type = CU_MEM_LOCATION_TYPE_HOST_NUMA, .id = 0};
+    const CUmemAccessDesc both[] = {{first, CU_MEM_ACCESS_FLAGS_PROT_READWRITE},
+                                    {other, CU_MEM_ACCESS_FLAGS_PROT_READWRITE}};
+    const size_t size = (size_t)2 << 20;
+    CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED};
+    CUmemGenericAllocationHandle handle;
+    CUcontext second;
+    CUdeviceptr p, to;
+
+    open_device();
+    if (!two_devices(&second))
+        return;
+    OK(D(cuMemAddressReserve)(&p, 3 * size, 0, 0, 0));
+    for (unsigned i = 0; i < 3; i++) {
+        prop.location = i == 1 ? node : first;
+        OK(D(cuMemCreate)(&handle, size, &prop, 0));
+        OK(D(cuMemMap)(p + i * size, size, 0, handle, 0));
+    }
+    CUresult code = D(cuMemSetAccess)(p, 2 * size, both, 2);
+    OK(D(cuMemSetAccess)(p + 2 * size, size, both, 1));
+    OK(D(cuMemsetD32)(p, 5, 2 * size / 4));
+    synchronize();
+    OK(D(cuCtxSetCurrent)(second));
+    to = device_memory(4096);
+    CUresult copy = D(cuMemcpyDtoD)(to, p + size - 2048, 4096);
+    synchronize();
+    row("R1360", "a device on another one's piece and on one on the host", "codes %d %d, %u %u",
+        code, copy, word_at(to), word_at(to + 4092));
+    row("R1361", "a copy of a piece that is not open to the device", "code %d",
+        D(cuMemcpyDtoD)(to, p + 2 * size, 4096));
+    row("R1362", "its end", "code %d", D(cuCtxSynchronize)());
+}

@@ -168,7 +168,7 @@ static unsigned char *check_block(struct sim_op *op, struct sim_block *block, ui
 
     if (wrong) {
         sim_violation(op, address, bytes, block, wrong);
-        if (block->kind == SIM_BLOCK_MAPPED)
+        if (block->kind == SIM_BLOCK_MAPPED || sim_is_reserved(address, 1))
             fault(op);
         return NULL;
     }
