@@ -205,7 +205,8 @@ struct sim_kernel_work {
 struct sim_span {
     uint64_t address;
     size_t pitch, slice;
-    bool host; /* pageable host memory: read or written by plain address */
+    bool host;    /* pageable host memory: read or written by plain address */
+    bool as_host; /* the call names it as memory of the host, whatever it is */
 };
 
 struct sim_copy {

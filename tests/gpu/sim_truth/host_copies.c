@@ -128,6 +128,18 @@ static void waits_by_size(CUdeviceptr p, void *plain)
           D(cuMemcpyHtoDAsync)(p, plain, 16 * MIB, nonblocking));
     WAITS("R1003", "cuMemcpyHtoDAsync, pageable, 128 MiB, same stream", nonblocking,
           D(cuMemcpyHtoDAsync)(p, plain, 128 * MIB, nonblocking));
+    WAITS("R1024", "cuMemcpyHtoDAsync, pageable, 2 MiB, same stream", nonblocking,
+          D(cuMemcpyHtoDAsync)(p, plain, 2 * MIB, nonblocking));
+    WAITS("R1025", "cuMemcpyHtoDAsync, pageable, 4 MiB, same stream", nonblocking,
+          D(cuMemcpyHtoDAsync)(p, plain, 4 * MIB, nonblocking));
+    WAITS("R1026", "cuMemcpyHtoDAsync, pageable, 8 MiB, same stream", nonblocking,
+          D(cuMemcpyHtoDAsync)(p, plain, 8 * MIB, nonblocking));
+    WAITS("R1027", "cuMemcpyHtoDAsync, pageable, 8 times 1 MiB, same stream", nonblocking, ({
+              CUresult result = CUDA_SUCCESS;
+              for (unsigned i = 0; i < 8 && !result; i++)
+                  result = D(cuMemcpyHtoDAsync)(p, plain, MIB, nonblocking);
+              result;
+          }));
     WAITS("R1004", "cuMemcpyHtoDAsync, pageable, 1 MiB, legacy stream, kernel on a blocking one",
           blocking, D(cuMemcpyHtoDAsync)(p, plain, MIB, NULL));
     WAITS("R1005", "cuMemcpyHtoDAsync, pageable, 16 MiB, another stream", nonblocking,

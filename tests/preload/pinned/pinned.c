@@ -238,13 +238,15 @@ static void contexts(void)
     OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     OK(cuMemAllocHost((void **)&words, BYTES));
     OK(cuCtxCreate(&other, NULL, 0, 0));
-    for (unsigned i = 0; i < 4; i++) { /* a free waits for the work of both */
-        OK(cuMemHostAlloc(&p, BYTES, 0));
+    for (unsigned i = 0; i < 4; i++) { /* a free waits for the work where the memory was made */
         OK(cuCtxSetCurrent(context));
+        OK(cuMemHostAlloc(&p, BYTES, 0));
         launch_fill(stream, device_of(words), WORDS, i);
         OK(cuCtxSetCurrent(other));
         OK(cuMemFreeHost(p));
         say("wrong words %u", wrong_words(words, WORDS, i));
+        OK(cuMemHostAlloc(&p, BYTES, 0));
+        OK(cuMemFreeHost(p));
     }
     OK(cuMemHostAlloc(&left, BYTES, 0));
     context = other;

@@ -269,6 +269,8 @@ struct buffer *buffer_pick(struct world *w, unsigned stream, bool write, bool fi
 /* A live buffer of the kinds in the mask for which every use is known to be over to the host, or
  * will be when cuMemFree has waited for `owner_waits`; NULL when there is none. */
 struct buffer *buffer_pick_idle(struct world *w, unsigned kinds, bool owner_waits);
+/* Will every use be over once all work of its context is? */
+bool buffer_ends_with_owner(const struct world *w, const struct buffer *buffer);
 void buffer_used(struct world *w, struct buffer *buffer, unsigned stream, const struct clock *stamp,
                  bool write);
 bool buffer_in_graph(const struct world *w, const struct buffer *buffer);

@@ -280,6 +280,15 @@ struct buffer *buffer_pick(struct world *w, unsigned stream, bool write, bool fi
     return found[0] ? found[0] : found[1];
 }
 
+bool buffer_ends_with_owner(const struct world *w, const struct buffer *buffer)
+{
+    struct clock known = w->host;
+
+    clock_join(&known, &w->contexts[buffer->context].all);
+    clock_join(&known, &w->contexts[buffer->context].foreign);
+    return may_use(buffer, &known, true);
+}
+
 struct buffer *buffer_pick_idle(struct world *w, unsigned kinds, bool owner_waits)
 {
     struct buffer *found = NULL;
@@ -287,16 +296,13 @@ struct buffer *buffer_pick_idle(struct world *w, unsigned kinds, bool owner_wait
 
     for (unsigned i = 0; i < MAX_BUFFERS; i++) {
         struct buffer *buffer = &w->buffers[i];
-        struct clock known = w->host;
+        bool waits = owner_waits && buffer->kind != BUFFER_ASYNC && buffer->kind != BUFFER_POOL;
 
         if (!buffer->live || !(kinds >> buffer->kind & 1) || buffer_in_graph(w, buffer) ||
             buffer->shared)
             continue;
-        if (owner_waits && buffer->kind != BUFFER_ASYNC && buffer->kind != BUFFER_POOL) {
-            clock_join(&known, &w->contexts[buffer->context].all);
-            clock_join(&known, &w->contexts[buffer->context].foreign);
-        }
-        if (may_use(buffer, &known, true) && draw(w, ++n) == 0)
+        if ((waits ? buffer_ends_with_owner(w, buffer) : may_use(buffer, &w->host, true)) &&
+            draw(w, ++n) == 0)
             found = buffer;
     }
     return found;

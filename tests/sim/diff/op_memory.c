@@ -400,7 +400,8 @@ static bool pin(struct world *w, unsigned context, size_t bytes)
     return true;
 }
 
-/* One that is in use, if any is: the free waits for all work, in whatever context. */
+/* One that is in use, if any is: the free waits for all work of the context that it was made in, so
+ * no other may use it. */
 static struct buffer *some_pinned(struct world *w)
 {
     struct buffer *found[2] = {NULL, NULL};
@@ -411,7 +412,8 @@ static struct buffer *some_pinned(struct world *w)
         bool idle = host_may_write(w, buffer);
 
         if (buffer->live && buffer->kind == BUFFER_PINNED && !buffer->shared &&
-            !buffer_in_graph(w, buffer) && draw(w, ++n[idle]) == 0)
+            !buffer_in_graph(w, buffer) && buffer_ends_with_owner(w, buffer) &&
+            draw(w, ++n[idle]) == 0)
             found[idle] = buffer;
     }
     return found[0] ? found[0] : found[1];
@@ -433,10 +435,8 @@ bool op_pin(struct world *w)
     if (!did(w, cu.cuMemFreeHost(gone.host), "cuMemFreeHost b%u, in use", gone.id))
         return true;
     buffer_gone(w, buffer);
-    for (unsigned i = 0; i < w->n_contexts && w->traits->seed % 2; i++) {
-        if (w->contexts[i].alive)
-            host_knows_context(w, i);
-    }
+    if (w->traits->seed % 2)
+        host_knows_context(w, gone.context);
     w->lean = w->traits->seed % 2 ? 6 : w->lean;
     if (chance(w, 40))
         probe_freed_pinned(w, &gone);

@@ -7,6 +7,10 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+/* Async uploads of as much pageable memory as that, or more, wait for the work before them: of
+ * 16 MiB a GPU says so, of 1 MiB that they do not (R1001, R1002). */
+#define MOST_STAGED ((size_t)16 << 20)
+
 enum side { SIDE_DEVICE, SIDE_PINNED, SIDE_MANAGED, SIDE_PAGEABLE, SIDE_BAD };
 
 static bool zombie_at(uint64_t address)
@@ -225,7 +229,9 @@ static bool host_waits(CUcontext ctx, const struct sim_copy *copy, enum side src
     if (copy->of_batch) /* not even for pageable memory (R547) */
         return false;
     if (async)
-        return dst == SIDE_PAGEABLE || (src == SIDE_PAGEABLE && host_to_host);
+        return dst == SIDE_PAGEABLE || (src == SIDE_PAGEABLE && host_to_host) ||
+               (copy->src.as_host && src == SIDE_MANAGED) ||
+               (copy->dst.as_host && dst == SIDE_MANAGED);
     if (src == SIDE_PAGEABLE && dst == SIDE_DEVICE)
         return is_to_wait(ctx, copy); /* staged: the last leg may still be on its way */
     if (src == SIDE_DEVICE && dst == SIDE_DEVICE)
@@ -272,7 +278,7 @@ CUresult sim_copy_submit(CUstream handle, CUcontext ctx, struct sim_copy *copy, 
         return CUDA_ERROR_INVALID_VALUE;
     work.u.copy = *copy;
     if (src == SIDE_PAGEABLE && !copy->reads_late) {
-        if (!async)
+        if (!async || (copy->width * copy->height * copy->depth >= MOST_STAGED && !copy->of_batch))
             (void)sim_stream_drain(stream);
         stage(&work.u.copy);
     }

@@ -37,17 +37,21 @@ static CUresult copy_line(CUcontext ctx, CUstream stream, uint64_t dst, uint64_t
 static CUresult to_device(CUcontext ctx, CUstream stream, CUdeviceptr dst, const void *src,
                           size_t bytes, bool async)
 {
-    if (!known(dst, bytes))
-        return CUDA_ERROR_INVALID_VALUE;
-    return copy_line(ctx, stream, dst, (uintptr_t)src, bytes, async);
+    struct sim_copy copy = line(dst, (uintptr_t)src, bytes);
+
+    copy.src.as_host = true;
+    return known(dst, bytes) ? sim_copy_submit(stream, ctx, &copy, async)
+                             : CUDA_ERROR_INVALID_VALUE;
 }
 
 static CUresult to_host(CUcontext ctx, CUstream stream, void *dst, CUdeviceptr src, size_t bytes,
                         bool async)
 {
-    if (!known(src, bytes))
-        return CUDA_ERROR_INVALID_VALUE;
-    return copy_line(ctx, stream, (uintptr_t)dst, src, bytes, async);
+    struct sim_copy copy = line((uintptr_t)dst, src, bytes);
+
+    copy.dst.as_host = true;
+    return known(src, bytes) ? sim_copy_submit(stream, ctx, &copy, async)
+                             : CUDA_ERROR_INVALID_VALUE;
 }
 
 static CUresult within(CUcontext ctx, CUstream stream, CUdeviceptr dst, CUdeviceptr src,
@@ -141,6 +145,7 @@ static bool locate(struct sim_span *span, CUmemorytype type, const void *host, C
     switch (type) {
     case CU_MEMORYTYPE_HOST:
         span->address = (uintptr_t)host;
+        span->as_host = true;
         break;
     case CU_MEMORYTYPE_DEVICE:
         if (!known(device, 1))

@@ -12,9 +12,30 @@
     (CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_IOMEMORY | \
      CU_MEMHOSTREGISTER_READ_ONLY)
 
+#define PAGE 4096u
+#define UNIT 512u
+#define JUNK 0xdb
+
 static size_t pages(size_t bytes)
 {
-    return (bytes + 4095) & ~(size_t)4095;
+    return (bytes + PAGE - 1) & ~(size_t)(PAGE - 1);
+}
+
+/* Where small blocks begin in their page: each at the next place (R1146). */
+static size_t place_of(size_t bytes)
+{
+    static unsigned n;
+
+    return bytes > UNIT ? 0 : n++ % (PAGE / UNIT) * UNIT;
+}
+
+/* Nobody clears it (R1147). */
+static void litter(unsigned char *p, size_t bytes)
+{
+    const size_t edge = SIM_MIN(bytes, PAGE);
+
+    memset(p, JUNK, edge);
+    memset(p + bytes - edge, JUNK, edge);
 }
 
 static CUresult alloc(CUcontext ctx, void **ret_p, size_t bytes, unsigned flags)
@@ -28,9 +49,12 @@ static CUresult alloc(CUcontext ctx, void **ret_p, size_t bytes, unsigned flags)
         *ret_p = NULL;
         return CUDA_SUCCESS;
     }
-    void *p = mmap(NULL, pages(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    unsigned char *p =
+        mmap(NULL, pages(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED)
         return CUDA_ERROR_OUT_OF_MEMORY;
+    p += place_of(bytes);
+    litter(p, bytes);
     struct sim_block *block = sim_block_new(SIM_BLOCK_HOST, (uintptr_t)p, bytes, ctx->device, ctx);
     block->bytes = p;
     block->flags = flags | CU_MEMHOSTALLOC_DEVICEMAP;
@@ -62,12 +86,12 @@ void sim_host_free(struct sim_block *block, const char *how)
     sim_block_bury(block, how);
     sim_block_end(block, &sim_host_order);
     if (block->kind == SIM_BLOCK_HOST)
-        (void)munmap(block->bytes, pages(block->size));
+        (void)munmap(block->bytes - block->base % PAGE, pages(block->size));
     block->bytes = NULL;
 }
 
-/* Freeing and unregistering wait for the context that the memory belongs to. `unknown`: the answer
- * for an address that no host memory begins at. */
+/* Freeing and unregistering wait for the context that the memory belongs to, and for no other
+ * (R1160 to R1162). `unknown`: the answer for an address of no memory. */
 static CUresult end(CUcontext ctx, void *p, enum sim_block_kind kind, CUresult unknown,
                     const char *how)
 {
@@ -75,14 +99,13 @@ static CUresult end(CUcontext ctx, void *p, enum sim_block_kind kind, CUresult u
 
     if (result != CUDA_SUCCESS)
         return result;
-    struct sim_block *block = sim_block_starting_at((uintptr_t)p);
-    if (block && block->kind == SIM_BLOCK_HOST && kind != SIM_BLOCK_HOST)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (!block || block->kind != kind)
+    struct sim_block *block = sim_block_at((uintptr_t)p);
+    if (!block)
         return unknown;
+    if (block->base != (uintptr_t)p || block->kind != kind)
+        return CUDA_ERROR_INVALID_VALUE;
     unsigned long long id = block->id;
-    for (CUcontext other = sim_contexts(); other; other = other->next)
-        (void)sim_context_drain(other);
+    (void)sim_context_drain(block->ctx);
     block = sim_block_starting_at((uintptr_t)p);
     if (!block || block->id != id)
         return unknown;
@@ -164,8 +187,11 @@ CUresult cuMemHostGetFlags(unsigned int *flags, void *p)
     SIM_ENTER(SIM_NEEDS_CONTEXT);
     const struct sim_block *block = host_block(p);
 
-    if (!flags || !block || block->kind != SIM_BLOCK_HOST)
+    if (!flags || !block)
         return CUDA_ERROR_INVALID_VALUE;
-    *flags = block->flags;
+    /* Whatever it was asked for with: also that it is everybody's is not told (R1103 to R1107). */
+    *flags = CU_MEMHOSTALLOC_DEVICEMAP;
+    if (block->kind == SIM_BLOCK_HOST)
+        *flags |= block->flags & CU_MEMHOSTALLOC_WRITECOMBINED;
     return CUDA_SUCCESS;
 }
