@@ -30,11 +30,13 @@
 #include "policy/contexts/enter.h"
 #include "policy/order/capture.h"
 #include "policy/order/users.h"
+#include "policy/pinned/host_room.h"
 
 /* Below that, pieces save less than their submission takes: to the host the crew only begins after
  * it. */
 #define LEAST_PIECE_OUT ((size_t)256 << 10)
 #define LEAST_PIECE_IN  ((size_t)128 << 10)
+#define LEAST_ROOM      8u /* times the slots: memory that is left for others */
 #define LOOK_AROUND_NS  10000000u
 #define LEAST_ROW       ((size_t)64 << 10)
 #define SLOTS_NS        12000000u /* what a ring takes to make, with its threads (H100) */
@@ -44,19 +46,23 @@
 static struct {
     size_t least;      /* bytes that a copy must have */
     bool is_forced;    /* by ALLOGRAFT_COPY_FROM: whether that gains is not asked */
-    bool has_no_slots; /* the driver refused them */
-    uint64_t look_ns;  /* when to look around again */
+    bool has_no_slots; /* the driver refused them, or the host has no room */
+    bool has_counted;  /* processors, for the first time */
+    uint32_t threads;  /* that the settings want, or 0 */
+    uint64_t look_ns;  /* when to count them again */
+    /* Until then the caller is the only one that has a processor; any thread's to read. */
+    _Atomic uint64_t alone_until_ns;
     struct ag_worth_table worth;
 } self; /* but for the settings, the claimer's */
 
 bool ag_copying_configure(const struct ag_options *options)
 {
-    if (options->copy == AG_COPY_BY_DRIVER || !ag_reach_can())
+    if (options->copy == AG_COPY_BY_DRIVER)
         return false;
-    ag_crew_configure(options->copy_threads);
+    self.threads = options->copy_threads;
     self.is_forced = options->copy_from != 0;
     self.least = self.is_forced ? options->copy_from : AG_WORTH_LEAST_BYTES;
-    return ag_crew_size() > 1;
+    return true;
 }
 
 /* --- what is to be copied --- */
@@ -156,15 +162,28 @@ static bool is_there(const struct ag_copied *what)
 
 /* --- with the crew claimed --- */
 
-/* How many processors are there for the crew now? Takes some 10 us. */
+/* How many processors are there for the crew now? Takes some 10 us, and more the first time. */
 static void count_processors(void)
 {
     uint64_t now_ns = ag_clock_ns();
 
     if (now_ns < self.look_ns)
         return;
+    if (!self.has_counted)
+        ag_crew_configure(self.threads);
+    self.has_counted = true;
     self.look_ns = now_ns + LOOK_AROUND_NS;
     ag_crew_look_around();
+    atomic_store_explicit(&self.alone_until_ns, ag_crew_size() < 2 ? self.look_ns : 0,
+                          memory_order_relaxed);
+}
+
+static bool host_has_room(void)
+{
+    struct ag_host_room room;
+
+    ag_host_room_read("", &room);
+    return !room.total_bytes || room.available_bytes / LEAST_ROOM >= AG_SLOTS_BYTES;
 }
 
 static struct ag_slots *slots_for(struct attempt *attempt, size_t bytes)
@@ -178,7 +197,7 @@ static struct ag_slots *slots_for(struct attempt *attempt, size_t bytes)
         return NULL;
     if (!self.is_forced && !ag_worth_slots(&self.worth, bytes, SLOTS_NS))
         return NULL;
-    slots = ag_slots_make(attempt->context, ag_crew_size());
+    slots = host_has_room() ? ag_slots_make(attempt->context, ag_crew_size()) : NULL;
     self.has_no_slots = !slots;
     return slots;
 }
@@ -338,10 +357,23 @@ static bool copy_it(struct ag_copying *copying, struct ag_copied *what,
            try_copy(&attempt);
 }
 
-/* Nothing is asked of the driver where the size says it all. */
-static bool is_large_enough(size_t bytes)
+/* Nothing is asked of the driver where the size says it all, nor of anybody while the crew is known
+ * to gain nothing. */
+static bool is_worth_a_look(size_t bytes, enum ag_copying_way way)
 {
-    return bytes >= self.least && !ag_capture_is_open();
+    uint64_t alone_until_ns;
+
+    if (bytes < self.least || ag_capture_is_open() || !ag_reach_can())
+        return false;
+    /* Relaxed: a time alone; who reads an old one asks once more. */
+    alone_until_ns = atomic_load_explicit(&self.alone_until_ns, memory_order_relaxed);
+    if (alone_until_ns && ag_clock_ns() < alone_until_ns)
+        return false;
+    if (way == AG_COPYING_EITHER || self.is_forced ||
+        !ag_worth_rests(&self.worth, way == AG_COPYING_TO_HOST, bytes))
+        return true;
+    ag_stats_add(AG_STAT_COPIES_SLOWER, 1);
+    return false;
 }
 
 bool ag_copying_line(struct ag_copying *copying, enum ag_copying_way way, uint64_t to,
@@ -350,7 +382,7 @@ bool ag_copying_line(struct ag_copying *copying, enum ag_copying_way way, uint64
     struct ag_copied what = {.width = bytes, .height = 1, .depth = 1};
     enum ag_memory to_kind, from_kind;
 
-    if (!is_large_enough(bytes) || bytes > INT64_MAX)
+    if (!is_worth_a_look(bytes, way) || bytes > INT64_MAX)
         return false;
     to_kind = ag_memory_now(to, bytes);
     from_kind = to_kind ? ag_memory_now(from, bytes) : AG_MEMORY_UNKNOWN;
@@ -397,7 +429,7 @@ bool ag_copying_box(struct ag_copying *copying, const CUDA_MEMCPY3D *copy,
     enum ag_memory to_kind, from_kind;
     CUDA_MEMCPY3D box;
 
-    if (!copy || !is_large_enough(bytes_of(copy)))
+    if (!copy || !is_worth_a_look(bytes_of(copy), AG_COPYING_EITHER))
         return false;
     box = *copy;
     if (!ag_box_resolve(&box, ag_memory_now, &to_kind, &from_kind) ||

@@ -40,7 +40,8 @@ struct ag_copying_place {
     bool waits;      /* the call waits for the stream, and for the copy */
 };
 
-/* May the crew make copies, as the settings and the machine have it? For ag_entry_copies. */
+/* May the crew make copies, as the settings have it? For ag_entry_copies. Asks the machine for
+ * nothing: whether it can is seen at the first copy that is large enough. */
 bool ag_copying_configure(const struct ag_options *options);
 
 /* True: the copy was made, or the driver refused some of it, as `result` says. False: it is the

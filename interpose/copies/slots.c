@@ -14,8 +14,6 @@
 #include "interpose/core/driver/driver.h"
 #include "policy/contexts/context.h"
 
-#define RING_BYTES ((size_t)AG_CREW_SLOTS * AG_SLOT_BYTES)
-
 static struct ag_slots rings[AG_MAX_CONTEXTS];
 
 struct ag_slots *ag_slots_find(const struct ag_context *context)
@@ -58,11 +56,12 @@ static void touch_pages(const unsigned char *memory, uint32_t n)
 static unsigned char *map_memory(uint32_t n)
 {
     void *memory =
-        mmap(NULL, RING_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        mmap(NULL, AG_SLOTS_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
     if (memory == MAP_FAILED)
         return NULL;
-    (void)madvise(memory, RING_BYTES, MADV_HUGEPAGE);
+    (void)madvise(memory, AG_SLOTS_BYTES, MADV_HUGEPAGE);
+    (void)madvise(memory, AG_SLOTS_BYTES, MADV_DONTFORK); /* a fork would copy what is pinned */
     touch_pages(memory, n);
     return memory;
 }
@@ -83,7 +82,7 @@ static bool make_events(struct ag_slots *ring)
 
 static bool pin(struct ag_slots *ring)
 {
-    if (ag_cu.cuMemHostRegister_v2(ring->memory, RING_BYTES, 0) != CUDA_SUCCESS)
+    if (ag_cu.cuMemHostRegister_v2(ring->memory, AG_SLOTS_BYTES, 0) != CUDA_SUCCESS)
         return false;
     if (make_events(ring))
         return true;

@@ -10,7 +10,8 @@
 #include "interpose/copies/crew.h"
 #include "interpose/core/driver/abi.h"
 
-#define AG_SLOT_BYTES ((size_t)2 << 20)
+#define AG_SLOT_BYTES  ((size_t)2 << 20)
+#define AG_SLOTS_BYTES ((size_t)AG_CREW_SLOTS * AG_SLOT_BYTES) /* of one ring */
 
 struct ag_context;
 

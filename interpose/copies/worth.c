@@ -48,18 +48,30 @@ static void rest(struct ag_worth_class *class)
     class->next_rest = class->next_rest ? class->next_rest * 2 : FIRST_REST;
     if (class->next_rest > LONGEST_REST)
         class->next_rest = LONGEST_REST;
-    class->rest = class->next_rest;
+    atomic_store_explicit(&class->rest, class->next_rest, memory_order_relaxed);
     class->crew_ns = 0; /* then it is tried as if for the first time */
+}
+
+/* Relaxed: it is a count alone. */
+bool ag_worth_rests(struct ag_worth_table *table, bool to_host, size_t bytes)
+{
+    _Atomic uint32_t *rest = &rates_of(table, to_host, bytes)->rest;
+    uint32_t left = atomic_load_explicit(rest, memory_order_relaxed);
+
+    while (left) {
+        if (atomic_compare_exchange_weak_explicit(rest, &left, left - 1, memory_order_relaxed,
+                                                  memory_order_relaxed))
+            return true;
+    }
+    return false;
 }
 
 enum ag_worth ag_worth_of(struct ag_worth_table *table, bool to_host, size_t bytes)
 {
     struct ag_worth_class *class = rates_of(table, to_host, bytes);
 
-    if (class->rest) {
-        class->rest--;
+    if (ag_worth_rests(table, to_host, bytes))
         return AG_WORTH_DRIVER;
-    }
     if (class->crewed >= TIMED_AGAIN)
         return AG_WORTH_TIMED;
     if (!class->crew_ns || crew_is_better(class))
