@@ -7,8 +7,9 @@ from harness import RUNTIME, SEEDS, Case, main, program
 
 HELD = {'ALLOGRAFT_GRAPH': 'all', 'ALLOGRAFT_GRAPH_WARMUP': '1', 'ALLOGRAFT_GRAPH_PROFIT': '0',
         'ALLOGRAFT_GRAPH_HOLD_US': '60000000'}
-OFF = ({'ALLOGRAFT_FREE': 'ordered'}, {'ALLOGRAFT_FREE': 'sync', 'ALLOGRAFT_GRAPH': 'off'}, {'ALLOGRAFT_POLICY': 'native'},
-       dict(HELD, ALLOGRAFT_DISABLE='1'))
+DRIVER_COPIES = {'ALLOGRAFT_COPY': 'driver'}
+OFF = (dict(DRIVER_COPIES, ALLOGRAFT_FREE='ordered'), dict(DRIVER_COPIES, ALLOGRAFT_FREE='sync', ALLOGRAFT_GRAPH='off'),
+       dict(DRIVER_COPIES, ALLOGRAFT_POLICY='native'), dict(HELD, ALLOGRAFT_DISABLE='1'))
 LOOKUPS = ('linked', 'dlsym', 'get_proc')
 OWNERS = r'^cu.* belongs to|the same twice'
 DRIVER, OURS = 'libcuda.so.1', 'liballograft.so'

@@ -122,7 +122,7 @@ class Waits(Case):
         self.assertEqual(waits['without_stack'], {'times': 0, 'ns': 0})
 
     def test_off_hooks_nothing(self):
-        off = {'ALLOGRAFT_FREE': 'sync'}  # nor are streams watched
+        off = {'ALLOGRAFT_FREE': 'sync', 'ALLOGRAFT_COPY': 'driver'}  # nor are streams watched
         native = run([WAITS, 'look'])
         self.assertEqual(preloaded([WAITS, 'look'], off).out, native.out)
         self.assertEqual(native.out.count('libcuda.so.1'), 4)
