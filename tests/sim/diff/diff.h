@@ -64,6 +64,7 @@ struct traits {
     bool boxes;    /* copies of rectangles and boxes, and what the driver refuses (op_box.c) */
     bool deep;     /* launches that need memory of the card (op_map.c) */
     bool pins;     /* pinned memory that comes and goes, with work under way (op_pin) */
+    bool large;    /* blocks of some MiB, and kernels that follow pointers (op_follow.c) */
     unsigned n_bystanders; /* streams that are created at the start and never used */
 };
 
@@ -72,6 +73,8 @@ void traits_of(uint64_t seed, unsigned n_threads, bool ipc, struct traits *ret_t
 void traits_with_iterations(struct traits *traits);
 /* Likewise, but that it copies from and to the host's memory all the time. */
 void traits_with_pageable(struct traits *traits);
+/* Likewise, but that many blocks are large, and that kernels find pointers in memory. */
+void traits_with_large(struct traits *traits);
 /* Does this seed's program rely on nothing but the order on the device? Then even frees that are
  * forced never to wait (ALLOGRAFT_FREE=ordered) may not change it. A free while a capture is open
  * keeps no order under that setting. */
@@ -105,6 +108,7 @@ struct stream {
     unsigned context, seq;
     CUstream handle;
     struct clock after; /* of the last operation */
+    unsigned to, from;  /* buffers that its pointers of op_follow.c lead to; none where equal */
 };
 
 enum kernel {
@@ -114,10 +118,11 @@ enum kernel {
     KERNEL_HASH,
     KERNEL_MARK,
     KERNEL_SPIN,
-    KERNEL_SHAPE, /* what it writes depends on how it was launched */
-    KERNEL_MIXED, /* parameters of many sizes */
-    KERNEL_LONG,  /* fills after LONG_NS */
-    KERNEL_DEEP,  /* fills, with local memory (kernels_need_local) */
+    KERNEL_SHAPE,  /* what it writes depends on how it was launched */
+    KERNEL_MIXED,  /* parameters of many sizes */
+    KERNEL_LONG,   /* fills after LONG_NS */
+    KERNEL_DEEP,   /* fills, with local memory (kernels_need_local) */
+    KERNEL_FOLLOW, /* adds, by pointers that lie in memory */
     N_KERNELS
 };
 
@@ -135,6 +140,7 @@ struct context {
     CUcontext handle;
     CUmodule module;
     CUfunction kernels[N_KERNELS];
+    CUdeviceptr table;           /* of pointers (op_follow.c); 0: none */
     unsigned legacy, per_thread; /* streams */
     struct clock all, blocking;  /* everything submitted; to streams that wait for the legacy one */
     struct clock foreign;        /* what other threads had submitted at the last meeting */
@@ -269,6 +275,8 @@ struct buffer *buffer_pick(struct world *w, unsigned stream, bool write, bool fi
 /* A live buffer of the kinds in the mask for which every use is known to be over to the host, or
  * will be when cuMemFree has waited for `owner_waits`; NULL when there is none. */
 struct buffer *buffer_pick_idle(struct world *w, unsigned kinds, bool owner_waits);
+/* May an operation on the stream use it now? */
+bool buffer_is_for(const struct world *w, const struct buffer *buffer, unsigned stream, bool write);
 /* Will every use be over once all work of its context is? */
 bool buffer_ends_with_owner(const struct world *w, const struct buffer *buffer);
 void buffer_used(struct world *w, struct buffer *buffer, unsigned stream, const struct clock *stamp,
@@ -433,6 +441,14 @@ bool op_host_copy(struct world *w);
 /* ---- op_share.c ---- */
 bool op_share(struct world *w);
 
+/* ---- op_follow.c ---- */
+/* A kernel of the stream adds src to dst, whose addresses it finds in memory. False: it does not. */
+bool follow(struct world *w, unsigned stream, const struct buffer *dst, const struct buffer *src,
+            size_t bytes, const struct shape *shape);
+bool op_follow(struct world *w);
+/* Frees what the program has for that. */
+void follow_end(struct world *w);
+
 /* ---- op_persist.c ---- */
 bool op_persist(struct world *w);
 
@@ -514,7 +530,8 @@ struct step {
     enum vary varies, grid_varies, size_varies;
     uint32_t value;
     enum launch_how how;
-    void *kept; /* what a host function gets, if always the same */
+    void *kept;     /* what a host function gets, if always the same */
+    bool is_hidden; /* a kernel finds its pointers in memory */
 };
 
 struct loop {

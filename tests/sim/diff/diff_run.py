@@ -194,6 +194,7 @@ class Runner:
         options = ['--threads', str(self.args.threads)] + (['--ipc'] if self.args.ipc else [])
         options += ['--iterations'] if self.args.iterations else []
         options += ['--pageable'] if self.args.pageable else []
+        options += ['--large'] if self.args.large else []
         if self.args.lookup:
             options += ['--lookup', self.args.lookup]
         return [self.args.program] + options + list(more)
@@ -336,6 +337,7 @@ class Runner:
         text = '--threads %d ' % self.args.threads if self.args.threads > 1 else ''
         text += '--iterations ' if self.args.iterations else ''
         text += '--pageable ' if self.args.pageable else ''
+        text += '--large ' if self.args.large else ''
         return text + ('--ipc ' if self.args.ipc else '')
 
 
@@ -380,6 +382,8 @@ def read_arguments(words):
     parser.add_argument('--iterations', action='store_true', help='programs that go round in loops')
     parser.add_argument('--pageable', action='store_true',
                         help="programs that copy from and to the host's memory all the time")
+    parser.add_argument('--large', action='store_true',
+                        help='programs with blocks of some MiB, and kernels that find pointers in memory')
     parser.add_argument('--need', help='counters of the reports, with commas: each was counted')
     parser.add_argument('--none', help='counters of the reports, with commas: none was counted')
     parser.add_argument('--lookup', help='linked, dlsym or get-proc; else as the seed says')

@@ -134,8 +134,9 @@ static void take_buffers(struct world *w, struct loop *loop)
          seen++, i = (i + 1) % MAX_BUFFERS) {
         struct buffer *buffer = &w->buffers[i];
 
-        if (buffer->live && buffer->filled && buffer->extent <= 16384 && !buffer->shared &&
-            buffer_reachable(w, buffer, loop->context) && !buffer_in_graph(w, buffer) &&
+        if (buffer->live && buffer->filled && (buffer->extent <= 16384 || w->traits->large) &&
+            !buffer->shared && buffer_reachable(w, buffer, loop->context) &&
+            !buffer_in_graph(w, buffer) &&
             w->contexts[buffer->context].device == w->contexts[loop->context].device)
             take_buffer(loop, buffer);
     }
@@ -147,7 +148,9 @@ static void take_buffers(struct world *w, struct loop *loop)
     if (w->traits->maps && chance(w, 50))
         take_buffer(loop, global_buffer(w, loop->context));
     while (loop->n_buffers < n) {
-        struct buffer *buffer = buffer_for(w, loop, (size_t)64 << draw(w, 7));
+        const bool large = w->traits->large && w->bytes_live < MOST_BYTES / 2 && chance(w, 30);
+        struct buffer *buffer =
+            buffer_for(w, loop, large ? (1 + draw(w, 3)) * 1100000 : (size_t)64 << draw(w, 7));
 
         if (!buffer)
             return;

@@ -203,6 +203,14 @@ void use_context(struct world *w, unsigned context)
 
 /* ---- buffers ---- */
 
+/* Of some large blocks more than one piece that Allograft moves. */
+static size_t most_used(const struct world *w, const struct buffer *buffer)
+{
+    const bool all = w->traits->large && buffer->kind == BUFFER_NATIVE && buffer->id % 3 == 0;
+
+    return all ? ((size_t)2 << 20) + 32768 : 65536;
+}
+
 struct buffer *buffer_new(struct world *w, enum buffer_kind kind, unsigned context, size_t bytes)
 {
     for (unsigned i = 0; i < MAX_BUFFERS; i++) {
@@ -214,7 +222,8 @@ struct buffer *buffer_new(struct world *w, enum buffer_kind kind, unsigned conte
         buffer->context = context;
         buffer->id = w->next_id++;
         buffer->bytes = bytes;
-        buffer->extent = (bytes < 65536 ? bytes : 65536) & ~(size_t)15;
+        buffer->extent =
+            (bytes < most_used(w, buffer) ? bytes : most_used(w, buffer)) & ~(size_t)15;
         buffer->last_stream = MAX_STREAMS;
         return buffer;
     }
@@ -278,6 +287,16 @@ struct buffer *buffer_pick(struct world *w, unsigned stream, bool write, bool fi
     if (found[1] && chance(w, w->lean ? 90 : 60))
         return found[1];
     return found[0] ? found[0] : found[1];
+}
+
+bool buffer_is_for(const struct world *w, const struct buffer *buffer, unsigned stream, bool write)
+{
+    struct clock before;
+
+    stream_before(w, stream, &before);
+    return buffer->live && buffer->filled &&
+           buffer_reachable(w, buffer, w->streams[stream].context) &&
+           may_use(buffer, &before, write);
 }
 
 bool buffer_ends_with_owner(const struct world *w, const struct buffer *buffer)

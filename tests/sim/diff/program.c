@@ -118,6 +118,11 @@ void traits_with_pageable(struct traits *traits)
     traits->pageable = true;
 }
 
+void traits_with_large(struct traits *traits)
+{
+    traits->large = traits->hungry = true;
+}
+
 /* ---- operations ---- */
 
 static const struct {
@@ -174,6 +179,8 @@ void one_operation(struct world *w)
     if (w->traits->boxes && !w->submits_nothing && !w->capture.open && chance(w, 8) && op_box(w))
         return;
     if (w->traits->pageable && !w->submits_nothing && chance(w, 25) && op_host_copy(w))
+        return;
+    if (w->traits->large && !w->submits_nothing && chance(w, 15) && op_follow(w))
         return;
     if (w->traits->shares && !w->submits_nothing && !w->capture.open && chance(w, 6) && op_share(w))
         return;
@@ -316,6 +323,7 @@ static void free_all(struct world *w)
 {
     for (unsigned i = 0; i < MAX_GRAPHS; i++)
         (void)op_graph_destroy(w);
+    follow_end(w);
     for (unsigned i = 0; i < MAX_BUFFERS; i++) {
         struct buffer *buffer = &w->buffers[i];
 

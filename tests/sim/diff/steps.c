@@ -44,6 +44,10 @@ void step_draw(struct world *w, const struct loop *loop, struct step *ret_step)
         ret_step->kind = chance(w, 60) ? STEP_BOX : STEP_REFUSED;
     if (w->traits->pageable && chance(w, 25))
         ret_step->kind = STEP_PAGEABLE;
+    if (w->traits->large && ret_step->kind == STEP_KERNEL && chance(w, 40)) {
+        ret_step->kernel = KERNEL_ADD;
+        ret_step->is_hidden = true;
+    }
 }
 
 static uint32_t varied(uint32_t value, enum vary how, unsigned iteration)
@@ -122,6 +126,7 @@ static CUresult do_upload(struct world *w, const struct step *step, unsigned str
     static __thread unsigned char source[65536];
     CUresult result;
 
+    bytes = bytes < sizeof(source) ? bytes : sizeof(source);
     memset(source, (int)varied(step->value, step->varies, iteration), bytes);
     source[0] = (unsigned char)step->value;
     result = cu.cuMemcpyHtoDAsync_v2(dst, source, bytes, stream_handle(w, stream));
@@ -311,6 +316,16 @@ static void do_box(struct world *w, const struct step *step, unsigned stream, st
         used_both(w, stream, dst, src);
 }
 
+static void do_hidden(struct world *w, const struct step *step, unsigned stream, struct buffer *dst,
+                      struct buffer *src, unsigned iteration)
+{
+    const struct shape shape = shape_of(step, iteration);
+    size_t n = bytes_of(step, dst, src, iteration);
+
+    if (n >= 16 && follow(w, stream, dst, src, n, &shape))
+        used_both(w, stream, dst, src);
+}
+
 static CUresult do_plain(struct world *w, const struct step *step, unsigned stream,
                          struct buffer *dst, struct buffer *src, size_t n, unsigned iteration)
 {
@@ -369,6 +384,10 @@ void step_do(struct world *w, struct loop *loop, struct step *step, unsigned ite
     }
     if (step->kind == STEP_PAGEABLE) {
         do_pageable(w, step, stream, dst, iteration);
+        return;
+    }
+    if (step->is_hidden) {
+        do_hidden(w, step, stream, dst, src, iteration);
         return;
     }
     n = step->kind == STEP_KERNEL && step->kernel == KERNEL_HASH

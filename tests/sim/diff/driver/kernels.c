@@ -66,6 +66,18 @@ static void add(const struct sim_kernel_call *call)
         dst[i] = mix(dst[i] + 3 * src[i] + i);
 }
 
+/* Where the pointers lie, bytes: as above. */
+static void follow_pointers(const struct sim_kernel_call *call)
+{
+    uint32_t n = word_arg(call, 1);
+    const CUdeviceptr *slot = sim_kernel_access(pointer_arg(call, 0), 16, false);
+    const uint32_t *src = slot ? sim_kernel_access(slot[1], n, false) : NULL;
+    uint32_t *dst = slot ? sim_kernel_access(slot[0], n, true) : NULL;
+
+    for (uint32_t i = 0; dst && src && i < n / 4; i++)
+        dst[i] = mix(dst[i] + 3 * src[i] + i);
+}
+
 /* Folds all of src into the first 16 bytes of dst. */
 static void hash(const struct sim_kernel_call *call)
 {
@@ -142,17 +154,25 @@ static void fill_late(const struct sim_kernel_call *call)
     fill(call);
 }
 
-static const char *const names[N_KERNELS] = {"fill", "copy",  "add",   "hash", "mark",
-                                             "spin", "shape", "mixed", "late", "deep"};
+static const char *const names[N_KERNELS] = {"fill",  "copy",  "add",  "hash", "mark",  "spin",
+                                             "shape", "mixed", "late", "deep", "follow"};
 static const size_t one[] = {8, 4, 4}, late[] = {8, 4, 4, 4}, two[] = {8, 8, 4}, word[] = {4},
-                    pointer[] = {8}, sizes[] = {1, 8, 2, sizeof(struct many), 4};
+                    pointer[] = {8}, table[] = {8, 4}, sizes[] = {1, 8, 2, sizeof(struct many), 4};
 static const struct {
     sim_kernel_fn run;
     unsigned n;
     const size_t *sizes;
-} kernels[N_KERNELS] = {
-    {fill, 3, one},     {copy, 3, two},  {add, 3, two},     {hash, 3, two},       {mark, 1, word},
-    {spin, 1, pointer}, {shape, 3, one}, {mixed, 5, sizes}, {fill_late, 4, late}, {fill, 3, one}};
+} kernels[N_KERNELS] = {{fill, 3, one},
+                        {copy, 3, two},
+                        {add, 3, two},
+                        {hash, 3, two},
+                        {mark, 1, word},
+                        {spin, 1, pointer},
+                        {shape, 3, one},
+                        {mixed, 5, sizes},
+                        {fill_late, 4, late},
+                        {fill, 3, one},
+                        {follow_pointers, 2, table}};
 
 void kernels_need_stack(size_t bytes)
 {
