@@ -1,4 +1,4 @@
-/* The table of events to sleep on: see events.h.
+/* The table of events to wait for: see events.h.
  *
  * An event that may be gone with its context is left to the driver, which has what is left of it
  * back with the context: a handle of a context that is gone must not be asked about. */
@@ -20,8 +20,7 @@ static bool make_ready(struct ag_sleep_event *row, CUcontext context, unsigned g
     if (row->event && row->generation == generation)
         return row->context == context;
     row->event = NULL;
-    if (ag_cu.cuEventCreate(&row->event, CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING) !=
-        CUDA_SUCCESS) {
+    if (ag_cu.cuEventCreate(&row->event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) {
         row->event = NULL;
         return false;
     }

@@ -1,5 +1,5 @@
-/* Events of ours that a thread sleeps on: made when they are first needed, one for each thread that
- * sleeps at a time, and kept. */
+/* Events of ours that a thread waits for: made when they are first needed, one for each thread that
+ * waits so at a time, and kept. */
 #ifndef AG_WAITING_EVENTS_H
 #define AG_WAITING_EVENTS_H
 

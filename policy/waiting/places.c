@@ -1,40 +1,137 @@
-/* The table of places: see places.h. A row is one word, which threads write without a lock: what
- * one of them has learnt may be lost, and is learnt again. Relaxed: nothing is found through it. */
+/* The table of places: see places.h. A row is one word, which threads write without a lock.
+ * Relaxed: nothing is found through it. */
 #include "policy/waiting/places.h"
 
 #include <stdatomic.h>
+#include <stdbool.h>
 
-#define ROWS      1024u
-#define SEEN_MASK 0xffu /* the low bits count long waits in a row, the others tell places apart */
+#define ROWS    1024u
+#define UNIT_NS 1000u
+#define MARGIN  100u /* earlier than the shortest of the waits that lasted longer */
 
-static _Atomic uint32_t rows[ROWS];
+/* Where the wait had ended: so much earlier, or a part of what was foreseen if that is more. */
+#define MISSED_STEP 32u
+#define MISSED_PART 64u
+#define FOLLOW_PART 8 /* of what a look was too long or too short */
 
-static uint32_t tag_of(uint64_t place)
-{
-    return (uint32_t)(place >> 32) & ~SEEN_MASK;
-}
+/* Where things are in a row; the tag above them tells places apart. */
+#define TIME_BITS   20u
+#define SHORTEST_AT TIME_BITS
+#define SEEN_AT     (2 * TIME_BITS)
+#define SEEN_BITS   5u
+#define WARY_AT     (SEEN_AT + SEEN_BITS)
+#define TAG_AT      (WARY_AT + 1)
 
-static _Atomic uint32_t *row_of(uint64_t place)
+#define MASK(bits) ((1u << (bits)) - 1)
+
+_Static_assert(AG_PLACE_MOST_NS / UNIT_NS <= MASK(TIME_BITS), "a time has its place in a row");
+_Static_assert(AG_PLACE_SEEN_AGAIN <= MASK(SEEN_BITS), "a count has its place in a row");
+
+struct row {
+    uint32_t foreseen;       /* in microseconds */
+    uint32_t seen, shortest; /* of the waits in a row that lasted longer */
+    bool wary;               /* one ended early */
+};
+
+static _Atomic uint64_t rows[ROWS];
+
+static _Atomic uint64_t *row_of(uint64_t place)
 {
     return &rows[place % ROWS];
 }
 
-static uint32_t seen_at(uint64_t place)
+/* False: the place is not there. */
+static bool load_row(uint64_t place, struct row *row)
 {
-    uint32_t row = atomic_load_explicit(row_of(place), memory_order_relaxed);
+    uint64_t word = atomic_load_explicit(row_of(place), memory_order_relaxed);
 
-    return (row & ~SEEN_MASK) == tag_of(place) ? row & SEEN_MASK : 0;
+    *row = (struct row){0};
+    if (word >> TAG_AT != place >> TAG_AT)
+        return false;
+    row->foreseen = (uint32_t)word & MASK(TIME_BITS);
+    row->shortest = (uint32_t)(word >> SHORTEST_AT) & MASK(TIME_BITS);
+    row->seen = (uint32_t)(word >> SEEN_AT) & MASK(SEEN_BITS);
+    row->wary = word >> WARY_AT & 1;
+    return true;
 }
 
-bool ag_place_is_long(uint64_t place)
+static void store_row(uint64_t place, const struct row *row)
 {
-    return seen_at(place) >= AG_PLACE_SEEN;
+    uint64_t word = place >> TAG_AT << TAG_AT | (uint64_t)row->wary << WARY_AT |
+                    (uint64_t)row->seen << SEEN_AT | (uint64_t)row->shortest << SHORTEST_AT |
+                    row->foreseen;
+
+    atomic_store_explicit(row_of(place), word, memory_order_relaxed);
 }
 
-void ag_place_waited(uint64_t place, uint64_t ns)
+/* What was seen before counts no more. */
+static void set_foreseen(uint64_t place, int64_t us, bool wary)
 {
-    uint32_t seen = ns < AG_PLACE_LONG_NS ? 0 : seen_at(place) + 1;
+    const struct row row = {.foreseen = us > 0 ? (uint32_t)us : 0, .wary = wary};
 
-    if (seen <= AG_PLACE_SEEN)
-        atomic_store_explicit(row_of(place), tag_of(place) | seen, memory_order_relaxed);
+    store_row(place, &row);
+}
+
+static uint32_t in_us(uint64_t ns)
+{
+    return (uint32_t)((ns < AG_PLACE_MOST_NS ? ns : AG_PLACE_MOST_NS) / UNIT_NS);
+}
+
+uint64_t ag_place_foreseen(uint64_t place)
+{
+    struct row row;
+    uint64_t ns;
+
+    (void)load_row(place, &row);
+    ns = (uint64_t)row.foreseen * UNIT_NS;
+    return ns < AG_PLACE_LEAST_NS ? 0 : ns;
+}
+
+void ag_place_lasted(uint64_t place, uint64_t ns)
+{
+    uint32_t us = in_us(ns);
+    struct row row;
+
+    (void)load_row(place, &row);
+    if (!row.seen || us < row.shortest)
+        row.shortest = us;
+    row.seen++;
+    if (row.seen < (row.wary ? AG_PLACE_SEEN_AGAIN : AG_PLACE_SEEN))
+        store_row(place, &row);
+    else
+        set_foreseen(place, (int64_t)row.shortest - MARGIN, false);
+}
+
+void ag_place_met(uint64_t place, uint64_t looked_ns)
+{
+    int64_t longer = (int64_t)in_us(looked_ns) - AG_PLACE_LOOK_NS / UNIT_NS;
+    struct row row;
+
+    if (load_row(place, &row))
+        set_foreseen(place, row.foreseen + longer / FOLLOW_PART, row.wary);
+}
+
+void ag_place_missed(uint64_t place)
+{
+    struct row row;
+    uint32_t part;
+
+    if (!load_row(place, &row))
+        return;
+    part = row.foreseen / MISSED_PART;
+    set_foreseen(place, (int64_t)row.foreseen - (part > MISSED_STEP ? part : MISSED_STEP),
+                 row.wary);
+}
+
+void ag_place_early(uint64_t place, uint64_t ns)
+{
+    set_foreseen(place, in_us(ns), true);
+}
+
+void ag_place_forget(uint64_t place)
+{
+    struct row row;
+
+    if (load_row(place, &row) && (row.foreseen || row.seen))
+        set_foreseen(place, 0, row.wary);
 }

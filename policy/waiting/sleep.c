@@ -21,12 +21,14 @@
 #include "policy/order/fence.h"
 #include "policy/order/users.h"
 #include "policy/waiting/events.h"
+#include "policy/waiting/looks.h"
 #include "policy/waiting/places.h"
 
-/* Awake for longer than waking a thread takes, so that a wait of that length is not twice as long;
- * where waits are known to be long, for as long as a device that is done needs to say so. */
-#define SPIN_NS      50000u
-#define SPIN_LONG_NS 10000u
+/* Under `auto` places are left to the driver until their waits are long, and again once less than
+ * the second is foreseen. */
+#define LONG_NS       1000000u
+#define STILL_LONG_NS 500000u
+#define NOTHING_NS    2000u /* the driver takes less where there is nothing to wait for */
 
 static enum ag_wait_mode wait_mode; /* set before the first call is served */
 
@@ -37,26 +39,54 @@ void ag_sleep_configure(enum ag_wait_mode mode)
 
 void ag_sleep_begin(struct ag_sleep *sleep, uint64_t place)
 {
-    bool is_long = ag_place_is_long(place);
+    uint64_t foreseen = ag_place_foreseen(place);
 
     *sleep = (struct ag_sleep){
         .place = place,
         .began_ns = ag_clock_ns(),
-        .spin_ns = is_long ? SPIN_LONG_NS : SPIN_NS,
-        .may = is_long || wait_mode == AG_WAIT_MODE_SLEEP,
+        .foreseen_ns = foreseen,
+        .may = foreseen >= STILL_LONG_NS || wait_mode == AG_WAIT_MODE_SLEEP,
         .saved_errno = errno,
         .result = CUDA_SUCCESS,
     };
 }
 
+/* The driver has waited. */
+static void learn_native(const struct ag_sleep *sleep)
+{
+    uint64_t ns = ag_clock_ns() - sleep->began_ns;
+
+    if (ns >= (wait_mode == AG_WAIT_MODE_AUTO ? LONG_NS : AG_PLACE_LEAST_NS))
+        ag_place_lasted(sleep->place, ns);
+    else if (ns >= NOTHING_NS)
+        ag_place_forget(sleep->place);
+}
+
 CUresult ag_sleep_end(const struct ag_sleep *sleep)
 {
-    ag_place_waited(sleep->place, ag_clock_ns() - sleep->began_ns);
+    if (!sleep->learnt)
+        learn_native(sleep);
     errno = sleep->saved_errno;
     return sleep->result;
 }
 
 /* --- the wait --- */
+
+/* The driver's own wait follows where the event has been reached, too: only that prints what kernels
+ * printed, and has pools give back what they do at a wait. It may sleep by a system call at which a
+ * thread can be cancelled. */
+static CUresult let_driver_wait(CUevent event)
+{
+    CUstreamCaptureMode previous = ag_capture_relax();
+    CUresult result;
+    int state;
+
+    (void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+    result = ag_cu.cuEventSynchronize(event);
+    (void)pthread_setcancelstate(state, NULL);
+    ag_capture_restore(previous);
+    return result;
+}
 
 /* What the calling thread has had of its processor; 0 where nobody can tell. */
 static uint64_t processor_ns(void)
@@ -78,37 +108,27 @@ static void count(uint64_t wall_ns, uint64_t awake_ns)
     ag_stats_add(AG_STAT_WAIT_ASLEEP_NS, asleep_ns);
 }
 
-/* The driver may wait by a system call at which a thread can be cancelled. */
-static CUresult sleep_until(CUevent event)
+static bool is_alone(void)
 {
-    uint64_t wall_ns, awake_ns;
-    CUresult result;
-    int state;
-
-    (void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
-    wall_ns = ag_clock_ns();
-    awake_ns = processor_ns();
-    result = ag_cu.cuEventSynchronize(event);
-    awake_ns = processor_ns() - awake_ns;
-    count(ag_clock_ns() - wall_ns, awake_ns);
-    (void)pthread_setcancelstate(state, NULL);
-    return result;
+    ag_users_note();
+    return !ag_users_are_several();
 }
 
-/* The driver's wait follows where the event has been reached, too: only that prints what kernels
- * printed, and has pools give back what they do at a wait. */
-static CUresult wait_for(CUevent event, uint64_t spin_ns)
+/* Another thread may record an event of the program's anew: see sleep.h. */
+static CUresult wait_for(struct ag_sleep *sleep, CUevent event, bool is_ours)
 {
-    CUstreamCaptureMode previous = ag_capture_relax();
-    CUresult result = ag_fence_poll(event, spin_ns);
+    const struct ag_looks looks = {.place = sleep->place,
+                                   .began_ns = sleep->began_ns,
+                                   .foreseen_ns = is_ours || is_alone() ? sleep->foreseen_ns : 0,
+                                   .gives_up = !is_ours};
+    uint64_t began_ns = ag_clock_ns(), awake_ns = processor_ns();
+    CUresult result = ag_looks_wait(&looks, event);
 
-    if (result == CUDA_ERROR_NOT_READY) {
-        result = sleep_until(event);
-    } else if (result == CUDA_SUCCESS) {
-        ag_stats_add(AG_STAT_WAIT_AWAKE, 1);
-        result = ag_cu.cuEventSynchronize(event);
-    }
-    ag_capture_restore(previous);
+    sleep->learnt = result == CUDA_SUCCESS;
+    if (result == CUDA_SUCCESS || result == CUDA_ERROR_NOT_READY)
+        result = let_driver_wait(event);
+    awake_ns = processor_ns() - awake_ns;
+    count(ag_clock_ns() - began_ns, awake_ns);
     return result;
 }
 
@@ -130,7 +150,16 @@ static bool covers_more(const struct place *place)
            atomic_load_explicit(&place->all->has_nonblocking_stream, memory_order_seq_cst);
 }
 
-/* Inside the guard. A stream that is idle is nothing to wait for, and the driver says so. */
+static bool enter_guard(void)
+{
+    bool is_in = ag_capture_guard_enter();
+
+    if (!is_in)
+        ag_stats_add(AG_STAT_WAIT_CAPTURE, 1);
+    return is_in;
+}
+
+/* Inside the guard. */
 static CUresult record_now(const struct place *place, CUevent event)
 {
     CUresult result;
@@ -139,19 +168,15 @@ static CUresult record_now(const struct place *place, CUevent event)
         result = ag_cu.cuCtxRecordEvent(place->current, event);
         return result == CUDA_SUCCESS && covers_more(place) ? CUDA_ERROR_NOT_SUPPORTED : result;
     }
-    result = ag_cu.cuStreamQuery(place->stream);
-    return result == CUDA_ERROR_NOT_READY ? ag_cu.cuEventRecord(event, place->stream)
-                                          : CUDA_ERROR_NOT_SUPPORTED;
+    return ag_cu.cuEventRecord(event, place->stream);
 }
 
 static bool record(const struct place *place, CUevent event)
 {
     CUresult result;
 
-    if (!ag_capture_guard_enter()) {
-        ag_stats_add(AG_STAT_WAIT_CAPTURE, 1);
+    if (!enter_guard())
         return false;
-    }
     result = record_now(place, event);
     ag_capture_guard_leave();
     return result == CUDA_SUCCESS;
@@ -164,7 +189,7 @@ static bool sleep_at(struct ag_sleep *sleep, const struct place *place)
 
     if (!own)
         return false;
-    is_done = record(place, own->event) && wait_for(own->event, sleep->spin_ns) == CUDA_SUCCESS;
+    is_done = record(place, own->event) && wait_for(sleep, own->event, true) == CUDA_SUCCESS;
     ag_sleep_event_give_back(own);
     return is_done;
 }
@@ -180,21 +205,30 @@ static bool ask_how(unsigned *ret_how)
     return true;
 }
 
-/* May the wait sleep in the current context? */
-static bool enter(const struct ag_sleep *sleep, struct place *place)
+static bool leaves_it_to_us(void)
 {
     unsigned how;
 
-    if (!sleep->may)
-        return false;
-    place->generation = atomic_load_explicit(&ag_context_generation, memory_order_acquire);
-    if (ag_cu.cuCtxGetCurrent(&place->current) != CUDA_SUCCESS || !place->current)
-        return false;
     if (!ask_how(&how))
         return false;
     if (how != CU_CTX_SCHED_AUTO)
         ag_stats_add(AG_STAT_WAIT_FLAGS, 1);
     return how == CU_CTX_SCHED_AUTO;
+}
+
+/* May the wait sleep in the current context? */
+static bool enter(struct place *place)
+{
+    place->generation = atomic_load_explicit(&ag_context_generation, memory_order_acquire);
+    return ag_cu.cuCtxGetCurrent(&place->current) == CUDA_SUCCESS && place->current &&
+           leaves_it_to_us();
+}
+
+/* What the driver said when it was first asked. A place does not learn from waits for nothing. */
+static bool has_to_wait(struct ag_sleep *sleep, CUresult result)
+{
+    sleep->learnt = result == CUDA_SUCCESS;
+    return result == CUDA_ERROR_NOT_READY;
 }
 
 /* --- what the program waits for --- */
@@ -204,7 +238,7 @@ static bool sleep_for_all(struct ag_sleep *sleep, CUcontext handle, bool is_lega
 {
     struct place place = {.is_legacy = is_legacy};
 
-    if (!enter(sleep, &place) || (handle && handle != place.current))
+    if (!enter(&place) || (handle && handle != place.current))
         return false;
     place.all = ag_context_find(place.current);
     if (!place.all || !place.all->device->has_fences)
@@ -218,27 +252,38 @@ static bool sleep_for_all(struct ag_sleep *sleep, CUcontext handle, bool is_lega
 
 bool ag_sleep_for_context(struct ag_sleep *sleep, CUcontext handle)
 {
-    return sleep_for_all(sleep, handle, false);
+    return sleep->may && sleep_for_all(sleep, handle, false);
 }
 
+/* Asked of the legacy stream, the driver may do more than look. */
 bool ag_sleep_for_stream(struct ag_sleep *sleep, CUstream stream, bool per_thread)
 {
     struct place place = {.stream = !stream && per_thread ? CU_STREAM_PER_THREAD : stream};
+    CUresult result;
 
+    if (!sleep->may)
+        return false;
     if (!place.stream || place.stream == CU_STREAM_LEGACY)
         return sleep_for_all(sleep, NULL, true);
-    return enter(sleep, &place) && sleep_at(sleep, &place);
+    if (!enter_guard())
+        return false;
+    result = ag_cu.cuStreamQuery(place.stream);
+    ag_capture_guard_leave();
+    return has_to_wait(sleep, result) && enter(&place) && sleep_at(sleep, &place);
 }
 
-/* The driver sleeps for it from the first moment: so under `auto`, too, it is awake for as long as
- * a wait that is not long takes. */
+/* Under `auto` the driver would not sleep for it. */
 bool ag_sleep_for_event(struct ag_sleep *sleep, CUevent event)
 {
-    if (ag_capture_is_open()) {
-        ag_stats_add(AG_STAT_WAIT_CAPTURE, 1);
+    CUresult result;
+
+    if (!sleep->may || (wait_mode == AG_WAIT_MODE_AUTO && !is_alone()) || !enter_guard())
         return false;
-    }
-    sleep->result = wait_for(event, sleep->may ? sleep->spin_ns : AG_PLACE_LONG_NS);
+    result = ag_cu.cuEventQuery(event);
+    ag_capture_guard_leave();
+    if (!has_to_wait(sleep, result) || !leaves_it_to_us())
+        return false;
+    sleep->result = wait_for(sleep, event, false);
     return sleep->result == CUDA_SUCCESS;
 }
 
@@ -247,15 +292,17 @@ bool ag_sleep_for_event(struct ag_sleep *sleep, CUevent event)
  * the copy may wait for the work of another one. */
 bool ag_sleep_before_copy(struct ag_sleep *sleep, size_t bytes, bool per_thread)
 {
-    ag_users_note();
-    if (bytes && !ag_users_are_several() && ag_context_count() == 1)
+    if (sleep->may && bytes && is_alone() && ag_context_count() == 1)
         (void)ag_sleep_for_stream(sleep, NULL, per_thread);
     return false;
 }
 
+/* Under `auto` they stay as they are: a short wait is the driver's, which would sleep at once. */
 unsigned ag_sleep_flags_of_event(unsigned flags)
 {
     unsigned how;
 
-    return ask_how(&how) && how == CU_CTX_SCHED_AUTO ? flags | CU_EVENT_BLOCKING_SYNC : flags;
+    return wait_mode == AG_WAIT_MODE_SLEEP && ask_how(&how) && how == CU_CTX_SCHED_AUTO
+               ? flags | CU_EVENT_BLOCKING_SYNC
+               : flags;
 }

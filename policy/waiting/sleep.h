@@ -1,19 +1,24 @@
 /* Waits that sleep: what ALLOGRAFT_WAIT asks for.
  *
- * The driver waits awake: a core for each thread that waits. Here a thread waits by an event of
- * ours that the driver sleeps for (CU_EVENT_BLOCKING_SYNC), recorded where the program's call says:
+ * The driver waits awake: a core for each thread that waits. Here a thread waits for an event of
+ * ours, at which it looks now and then (looks.h), recorded where the program's call says:
  *   - on the stream that it names;
  *   - of the context (cuCtxRecordEvent), for a wait for all of that, and for one for the legacy
  *     stream while the context has no non-blocking stream. An event on the legacy stream itself
  *     would hold back what other threads submit to blocking streams meanwhile.
- * The program's own events are made such that the driver sleeps for them, too.
  *
- * The event is recorded before anything else, so the wait covers what was submitted before the
- * call, as natively, and nothing later. What the call returns is CUDA_SUCCESS where the event was
- * reached; in every other case the driver's own function is called, and answers. That does so from
- * the start, too, where an event would not be the same wait or could be noticed: while a capture is
- * open; where the program has said how its context waits; for streams of another context than the
- * current one; for the legacy stream beside non-blocking ones.
+ * The event is recorded before the thread waits, so the wait covers what was submitted before the
+ * call, as natively, and nothing later. An event of the program's might be recorded anew meanwhile:
+ * so it is waited for in this way only while one thread alone uses CUDA, and only for as long as is
+ * foreseen. Then the driver's own function waits, which sleeps under `sleep`: for that the program's
+ * events are made such that it does (CU_EVENT_BLOCKING_SYNC).
+ *
+ * What the call returns is CUDA_SUCCESS where the event was reached; in every other case the
+ * driver's own function is called, and answers. That does so from the start, too, where there is
+ * nothing to wait for; where an event would not be the same wait or could be noticed: while a
+ * capture is open; where the program has said how its context waits; for streams of another context
+ * than the current one; for the legacy stream beside non-blocking ones; and under `auto` where waits
+ * are not known to be long.
  *
  * A wait is no point at which a thread is cancelled, as it is none natively. */
 #ifndef AG_WAITING_SLEEP_H
@@ -27,9 +32,9 @@
 
 /* A call of the program's that waits. */
 struct ag_sleep {
-    uint64_t place, began_ns;
-    uint64_t spin_ns; /* how long it stays awake first */
-    bool may;         /* sleep at all */
+    uint64_t place, began_ns, foreseen_ns;
+    bool may;    /* sleep at all */
+    bool learnt; /* the place has learnt from this wait, or is to learn nothing */
     int saved_errno;
     CUresult result; /* what the call returns */
 };

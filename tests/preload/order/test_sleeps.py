@@ -8,20 +8,19 @@ SLEEP, AUTO = {'ALLOGRAFT_WAIT': 'sleep'}, {'ALLOGRAFT_WAIT': 'auto'}
 VARIANTS = [SLEEP, AUTO, dict(SLEEP, ALLOGRAFT_POLICY='pool'), dict(SLEEP, ALLOGRAFT_WAITS='1'),
             dict(SLEEP, ALLOGRAFT_POLICY='native', ALLOGRAFT_FREE='sync'), dict(SLEEP, ALLOGRAFT_GRAPH='all')]
 THREAD = {'SIM_SCHED': 'thread'}  # the device works by itself, so that a wait takes its time
-LAZY = {'SIM_SCHED': 'lazy'}  # it begins when somebody waits, whenever that is
 N_KINDS = 13
 
 
 class Sleeps(Case):
     def counts(self, words, settings, **more):
-        result = preloaded([SLEEPS, *words], dict(LAZY, **settings), **more)
+        result = preloaded([SLEEPS, *words], dict(THREAD, **settings), **more)
         self.assertEqual(result.status, 0, result.err)
         return result.report()['waiting']
 
     def test_same_in_every_way(self):
         for words in (['kinds'], ['many'], ['apart'], ['captures'], ['refused'], ['contexts'], ['threads']):
-            for schedule in some(('adversarial', 'thread', 'lazy')):
-                if words == ['apart'] and schedule == 'lazy':
+            for schedule in some(('adversarial', 'thread', 'reluctant')):
+                if words == ['apart'] and schedule == 'reluctant':
                     continue  # nothing runs there before somebody waits for it
                 with self.subTest(words=words, schedule=schedule):
                     self.same([SLEEPS, *words], variants=VARIANTS if words != ['many'] else [SLEEP, AUTO],
@@ -32,8 +31,8 @@ class Sleeps(Case):
         self.same([SLEEPS, 'broken'], variants=VARIANTS, seeds=SEEDS, settings={'SIM_VIOLATION': 'count'}, quiet=False)
 
     def test_driver_refuses_what_sleeping_takes(self):
-        for symbol, least in (('cuCtxRecordEvent', 4), ('cuCtxGetFlags', 1), ('cuThreadExchangeStreamCaptureMode', 11)):
-            refused = dict(LAZY, SIM_FAIL=symbol + ':0:999')
+        for symbol, least in (('cuCtxRecordEvent', 4), ('cuCtxGetFlags', 0), ('cuThreadExchangeStreamCaptureMode', 11)):
+            refused = dict(THREAD, SIM_FAIL=symbol + ':0:999')
             for _, result in self.same([SLEEPS, 'kinds'], variants=[SLEEP], settings=refused):
                 counts = result.report()['waiting']
                 self.assertGreaterEqual(counts['slept'], least, symbol)
@@ -47,7 +46,7 @@ class Sleeps(Case):
         self.same([SLEEPS, 'beside'], variants=[SLEEP, AUTO], settings=THREAD)
 
     def test_child(self):
-        for _, result in self.same([SLEEPS, 'forks'], variants=[SLEEP], settings=LAZY):
+        for _, result in self.same([SLEEPS, 'forks'], variants=[SLEEP], settings=THREAD):
             self.assertEqual([r['waiting']['slept'] for r in result.reports() if r['waiting']['slept']], [1])
 
     def test_is_no_point_of_cancellation(self):
@@ -57,10 +56,11 @@ class Sleeps(Case):
             self.assertIn('%s: came back 1, cancelled 1\n' % way, result.out)
 
     def test_jumps_out(self):
-        native = run([SLEEPS, 'jumps', 'cuStreamSynchronize'], LAZY)
+        native = run([SLEEPS, 'jumps', 'cuStreamSynchronize'], THREAD)
         self.assertNotIn('nothing', native.out)
-        result = preloaded([SLEEPS, 'jumps', 'cuEventSynchronize'], dict(LAZY, **SLEEP))
-        self.assertEqual((native.status, native.out, native.err), (result.status, result.out, result.err))
+        for call in ('cuEventSynchronize', 'cuEventQuery'):
+            result = preloaded([SLEEPS, 'jumps', call], dict(THREAD, **SLEEP))
+            self.assertEqual((native.status, native.out, native.err), (result.status, result.out, result.err), call)
 
     def test_counts(self):
         counts = self.counts(['kinds'], SLEEP)
@@ -90,7 +90,7 @@ class Sleeps(Case):
             self.assertEqual(set(self.counts(['kinds'], settings).values()), {0})
 
     def test_text(self):
-        result = preloaded([SLEEPS, 'kinds'], dict(LAZY, ALLOGRAFT_WAIT='sleep', ALLOGRAFT_STATS='full'), stats=None)
+        result = preloaded([SLEEPS, 'kinds'], dict(THREAD, ALLOGRAFT_WAIT='sleep', ALLOGRAFT_STATS='full'), stats=None)
         self.assertIn('\n  how threads waited for the device (ALLOGRAFT_WAIT)\n', result.err)
         self.assertRegex(result.err, r'\n    waits in which the thread slept +\d+\n')
 

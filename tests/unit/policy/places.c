@@ -1,7 +1,12 @@
-/* policy/waiting/places.c: which places of a program wait long. */
+/* policy/waiting/places.c: when waits at the places of a program are about to end. */
 #include "policy/waiting/places.h"
 
+#include <stdbool.h>
+
 #include "tests/common/check.h"
+
+#define MS 1000000u
+#define US 1000u
 
 static uint64_t place(unsigned n)
 {
@@ -9,60 +14,128 @@ static uint64_t place(unsigned n)
                        (const void *)(uintptr_t)(0x7ffffff0u - n * 4096u));
 }
 
-static void wait_there(uint64_t at, unsigned times, uint64_t ns)
+static void last(uint64_t at, unsigned times, uint64_t ns)
 {
     for (unsigned i = 0; i < times; i++)
-        ag_place_waited(at, ns);
+        ag_place_lasted(at, ns);
 }
 
-static void is_learnt_and_forgotten(void)
+static bool is_about(uint64_t ns, uint64_t wanted_ns)
+{
+    return ns <= wanted_ns && ns + 200 * US >= wanted_ns;
+}
+
+/* The shortest of four in a row; again once four more last longer. */
+static void is_learnt(void)
 {
     uint64_t at = place(0);
 
-    for (unsigned turn = 0; turn < 3; turn++) {
-        CHECK(!ag_place_is_long(at));
-        wait_there(at, AG_PLACE_SEEN - 1, AG_PLACE_LONG_NS);
-        CHECK(!ag_place_is_long(at));
-        wait_there(at, turn ? 1000 : 1, AG_PLACE_LONG_NS);
-        CHECK(ag_place_is_long(at));
-        wait_there(at, 1, AG_PLACE_LONG_NS - 1);
+    for (unsigned ms = 1; ms < 5; ms++) {
+        last(at, AG_PLACE_SEEN - 2, (2 * ms + 1) * MS);
+        CHECK(is_about(ag_place_foreseen(at), 2 * (ms - 1) * MS));
+        last(at, 1, 2 * ms * MS);
+        CHECK(is_about(ag_place_foreseen(at), 2 * (ms - 1) * MS));
+        last(at, 1, (2 * ms + 1) * MS);
+        CHECK(is_about(ag_place_foreseen(at), 2 * ms * MS));
     }
+    ag_place_forget(at);
+    CHECK(!ag_place_foreseen(at));
+    last(at, AG_PLACE_SEEN, 2 * AG_PLACE_LEAST_NS - 1);
+    CHECK(!ag_place_foreseen(at));
+    last(at, AG_PLACE_SEEN, 100 * (uint64_t)AG_PLACE_MOST_NS);
+    CHECK(is_about(ag_place_foreseen(at), AG_PLACE_MOST_NS));
 }
 
-/* One short wait in four, and no place is long. */
-static void mixed_is_short(void)
+/* Long and short waits in turns: what is foreseen is never later than the short ones. */
+static void mixed(void)
 {
     uint64_t at = place(1);
 
     for (unsigned i = 0; i < 100; i++) {
-        wait_there(at, 1, i % AG_PLACE_SEEN ? 5 * AG_PLACE_LONG_NS : 1000);
-        CHECK(!ag_place_is_long(at));
+        last(at, 1, i % AG_PLACE_SEEN ? 5 * MS : MS);
+        CHECK(ag_place_foreseen(at) <= MS);
     }
 }
 
-/* Each part of a place tells it from others; those that share a row do not learn from each other.
- */
+/* The thread comes to look for about AG_PLACE_LOOK_NS, whatever a timer's lateness is. */
+static void follows_the_timer(void)
+{
+    for (uint64_t late = 0; late <= 400 * US; late += 100 * US) {
+        uint64_t at = place(2), ends = 5 * MS, looks = 0;
+        unsigned missed = 0;
+
+        ag_place_forget(at);
+        last(at, AG_PLACE_SEEN, ends);
+        for (unsigned i = 0; i < 100; i++) {
+            looks = ag_place_foreseen(at) + late;
+            if (looks < ends)
+                ag_place_met(at, ends - looks);
+            else
+                ag_place_missed(at);
+            missed += looks >= ends;
+        }
+        CHECK_SAID(missed <= 8, "missed %u", missed);
+        CHECK(looks < ends && ends - looks < 2 * AG_PLACE_LOOK_NS);
+    }
+}
+
+/* After an early end nothing later is foreseen for long, and a place is forgotten for as long. */
+static void is_wary(void)
+{
+    uint64_t at = place(3);
+
+    last(at, AG_PLACE_SEEN, 5 * MS);
+    ag_place_early(at, 2 * MS);
+    CHECK(ag_place_foreseen(at) == 2 * MS);
+    last(at, AG_PLACE_SEEN_AGAIN - 1, 5 * MS);
+    CHECK(ag_place_foreseen(at) == 2 * MS);
+    last(at, 1, 5 * MS);
+    CHECK(is_about(ag_place_foreseen(at), 5 * MS));
+    ag_place_early(at, 0);
+    CHECK(!ag_place_foreseen(at));
+    ag_place_forget(at);
+    last(at, AG_PLACE_SEEN, 5 * MS);
+    CHECK(!ag_place_foreseen(at));
+    last(at, AG_PLACE_SEEN_AGAIN - AG_PLACE_SEEN, 5 * MS);
+    CHECK(is_about(ag_place_foreseen(at), 5 * MS));
+}
+
+/* What was never met learns nothing from waits that were foreseen elsewhere. */
+static void places_that_are_not_there(void)
+{
+    uint64_t at = place(4);
+
+    ag_place_met(at, 500 * US);
+    ag_place_missed(at);
+    ag_place_forget(at);
+    CHECK(!ag_place_foreseen(at));
+}
+
+/* Each part of a place tells it from others; those that share a row do not learn from each other. */
 static void places_differ(void)
 {
     const void *caller = (const void *)0x401000, *frame = (const void *)0x7ffffff0;
     uint64_t at = ag_place_of(1, caller, frame);
 
-    wait_there(at, AG_PLACE_SEEN, AG_PLACE_LONG_NS);
-    CHECK(ag_place_is_long(at));
-    CHECK(!ag_place_is_long(ag_place_of(2, caller, frame)));
-    CHECK(!ag_place_is_long(ag_place_of(1, (const char *)caller + 8, frame)));
-    CHECK(!ag_place_is_long(ag_place_of(1, caller, (const char *)frame - 16)));
-    for (unsigned n = 2; n < 5000; n++) {
-        CHECK_SAID(!ag_place_is_long(place(n)), "place %u", n);
-        wait_there(place(n), AG_PLACE_SEEN, AG_PLACE_LONG_NS);
-        CHECK_SAID(ag_place_is_long(place(n)), "place %u", n);
+    last(at, AG_PLACE_SEEN, 5 * MS);
+    CHECK(ag_place_foreseen(at));
+    CHECK(!ag_place_foreseen(ag_place_of(2, caller, frame)));
+    CHECK(!ag_place_foreseen(ag_place_of(1, (const char *)caller + 8, frame)));
+    CHECK(!ag_place_foreseen(ag_place_of(1, caller, (const char *)frame - 16)));
+    for (unsigned n = 5; n < 5000; n++) {
+        CHECK_SAID(!ag_place_foreseen(place(n)), "place %u", n);
+        last(place(n), AG_PLACE_SEEN, 5 * MS);
+        CHECK_SAID(ag_place_foreseen(place(n)), "place %u", n);
     }
 }
 
 int main(void)
 {
-    is_learnt_and_forgotten();
-    mixed_is_short();
+    is_learnt();
+    mixed();
+    follows_the_timer();
+    is_wary();
+    places_that_are_not_there();
     places_differ();
     return 0;
 }

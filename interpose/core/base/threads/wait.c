@@ -35,13 +35,18 @@ static void pause_processor(void)
 #endif
 }
 
-static void sleep_for(long ns)
+static void sleep_for(uint64_t ns)
 {
-    const struct timespec time = {0, ns};
+    const struct timespec time = {(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
     int error = errno;
 
     (void)syscall(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &time, NULL);
     errno = error;
+}
+
+void ag_wait_asleep(uint64_t ns)
+{
+    sleep_for(ns);
 }
 
 static void pause_awake(unsigned turn)
@@ -59,7 +64,7 @@ void ag_wait_pause(struct ag_wait *wait)
     if (turn > TURNS_AWAKE) {
         unsigned slept = turn - TURNS_AWAKE - 1;
 
-        sleep_for((long)FIRST_NS << (slept < DOUBLINGS ? slept : DOUBLINGS));
+        sleep_for((uint64_t)FIRST_NS << (slept < DOUBLINGS ? slept : DOUBLINGS));
     } else {
         pause_awake(turn);
     }
