@@ -1,6 +1,6 @@
 # Copies between the device and memory that is not pinned: as fast as promised, never slower, and never a wrong byte.
 
-CREW=(ALLOGRAFT_COPY=auto) # off by default
+CREW=(ALLOGRAFT_COPY=auto) # the default
 
 # in_turns NAME WORD...: native runs of host_copies and runs with the crew, in turn; medians of all go to OUT/NAME.
 in_turns() {
