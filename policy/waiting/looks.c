@@ -13,14 +13,15 @@
 /* Awake at first: where nothing is foreseen for longer than a timer is late, so that a wait of that
  * length is not twice as long; otherwise for as long as a device that is done needs to say so. */
 #define FIRST_LOOK_NS 50000u
-#define SHORT_LOOK_NS 10000u
-/* From what is foreseen on. */
-#define LOOK_NS 120000u
+#define SHORT_LOOK_NS 5000u
+/* From what is foreseen on: for a part of it, and no longer than the second. */
+#define LOOK_PART    16u
+#define MOST_LOOK_NS 120000u
 /* Less than two looks take: the event had been reached before the first one. */
 #define AT_ONCE_NS 2000u
 
 #define FIRST_SLEEP_NS 250000u
-#define LEAST_SLEEP_NS 100000u
+#define LEAST_SLEEP_NS 120000u
 #define MOST_SLEEP_NS  200000u
 #define SLEEP_PART     12u
 #define LONG_PART      512u /* of waits in which that is longer than MOST_SLEEP_NS */
@@ -76,6 +77,7 @@ static void learn_at_once(const struct ag_looks *looks)
 CUresult ag_looks_wait(const struct ag_looks *looks, CUevent event)
 {
     uint64_t foreseen = looks->foreseen_ns, from, woke;
+    uint64_t look = between(0, foreseen / LOOK_PART, MOST_LOOK_NS);
     CUresult result = ag_fence_poll(event, foreseen ? SHORT_LOOK_NS : FIRST_LOOK_NS);
 
     if (result == CUDA_SUCCESS)
@@ -86,7 +88,7 @@ CUresult ag_looks_wait(const struct ag_looks *looks, CUevent event)
             break;
         ag_wait_asleep(ag_looks_next(foreseen, from) - from);
         woke = elapsed(looks);
-        result = ag_fence_poll(event, from < foreseen && woke >= foreseen ? LOOK_NS : 0);
+        result = ag_fence_poll(event, from < foreseen && woke >= foreseen ? look : 0);
         if (result == CUDA_SUCCESS)
             learn_from(looks, from, woke);
     }

@@ -5,7 +5,7 @@
  * thread looks until the wait ends. Nothing has to interrupt the host for that.
  *
  * Until then it looks each time that the wait has become four times as long, in case that it ends
- * early; later, and where nothing is foreseen, each twelfth of its time, between 100 and 200 us. */
+ * early; later, and where nothing is foreseen, each twelfth of its time, between 120 and 200 us. */
 #ifndef AG_WAITING_LOOKS_H
 #define AG_WAITING_LOOKS_H
 

@@ -11,7 +11,7 @@
 
 /* Where the wait had ended: so much earlier, or a part of what was foreseen if that is more. */
 #define MISSED_STEP 32u
-#define MISSED_PART 64u
+#define MISSED_PART 128u
 #define FOLLOW_PART 8 /* of what a look was too long or too short */
 
 /* Where things are in a row; the tag above them tells places apart. */
@@ -30,7 +30,7 @@ _Static_assert(AG_PLACE_SEEN_AGAIN <= MASK(SEEN_BITS), "a count has its place in
 struct row {
     uint32_t foreseen;       /* in microseconds */
     uint32_t seen, shortest; /* of the waits in a row that lasted longer */
-    bool wary;               /* one ended early */
+    bool wary;               /* one ended early, and none has been met since */
 };
 
 static _Atomic uint64_t rows[ROWS];
@@ -99,7 +99,7 @@ void ag_place_lasted(uint64_t place, uint64_t ns)
     if (row.seen < (row.wary ? AG_PLACE_SEEN_AGAIN : AG_PLACE_SEEN))
         store_row(place, &row);
     else
-        set_foreseen(place, (int64_t)row.shortest - MARGIN, false);
+        set_foreseen(place, (int64_t)row.shortest - MARGIN, row.wary);
 }
 
 void ag_place_met(uint64_t place, uint64_t looked_ns)
@@ -108,7 +108,7 @@ void ag_place_met(uint64_t place, uint64_t looked_ns)
     struct row row;
 
     if (load_row(place, &row))
-        set_foreseen(place, row.foreseen + longer / FOLLOW_PART, row.wary);
+        set_foreseen(place, row.foreseen + longer / FOLLOW_PART, false);
 }
 
 void ag_place_missed(uint64_t place)

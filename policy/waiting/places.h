@@ -7,7 +7,8 @@
  *   - The thread looked for a while until the wait ended: a little later, or earlier, such that the
  *     next one looks for AG_PLACE_LOOK_NS. So it follows how late a timer wakes threads, too.
  *   - The wait had ended by the time: earlier.
- *   - It ended much earlier: no later than that, until AG_PLACE_SEEN_AGAIN in a row last longer.
+ *   - It ended much earlier: no later than that, until AG_PLACE_SEEN_AGAIN in a row last longer,
+ *     and so on until a wait ends while its thread looks.
  * A wait that ends early costs its thread time, one that ends late only some of its processor: so
  * this moves slowly towards late and fast towards early.
  *
@@ -21,7 +22,7 @@
 
 #define AG_PLACE_SEEN       4u
 #define AG_PLACE_SEEN_AGAIN 24u
-#define AG_PLACE_LOOK_NS    30000u
+#define AG_PLACE_LOOK_NS    20000u
 #define AG_PLACE_LEAST_NS   100000u
 #define AG_PLACE_MOST_NS    1000000000u /* of longer waits this is foreseen */
 

@@ -72,9 +72,9 @@ CUresult ag_sleep_end(const struct ag_sleep *sleep)
 
 /* --- the wait --- */
 
-/* The driver's own wait follows where the event has been reached, too: only that prints what kernels
- * printed, and has pools give back what they do at a wait. It may sleep by a system call at which a
- * thread can be cancelled. */
+/* The driver's own wait follows where the event has been reached, too: only that prints what
+ * kernels printed, and has pools give back what they do at a wait. It may sleep by a system call at
+ * which a thread can be cancelled. */
 static CUresult let_driver_wait(CUevent event)
 {
     CUstreamCaptureMode previous = ag_capture_relax();

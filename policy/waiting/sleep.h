@@ -10,15 +10,15 @@
  * The event is recorded before the thread waits, so the wait covers what was submitted before the
  * call, as natively, and nothing later. An event of the program's might be recorded anew meanwhile:
  * so it is waited for in this way only while one thread alone uses CUDA, and only for as long as is
- * foreseen. Then the driver's own function waits, which sleeps under `sleep`: for that the program's
- * events are made such that it does (CU_EVENT_BLOCKING_SYNC).
+ * foreseen. Then the driver's own function waits, which sleeps under `sleep`: for that the
+ * program's events are made such that it does (CU_EVENT_BLOCKING_SYNC).
  *
  * What the call returns is CUDA_SUCCESS where the event was reached; in every other case the
  * driver's own function is called, and answers. That does so from the start, too, where there is
  * nothing to wait for; where an event would not be the same wait or could be noticed: while a
  * capture is open; where the program has said how its context waits; for streams of another context
- * than the current one; for the legacy stream beside non-blocking ones; and under `auto` where waits
- * are not known to be long.
+ * than the current one; for the legacy stream beside non-blocking ones; and under `auto` where
+ * waits are not known to be long.
  *
  * A wait is no point at which a thread is cancelled, as it is none natively. */
 #ifndef AG_WAITING_SLEEP_H

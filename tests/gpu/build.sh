@@ -54,13 +54,13 @@ build_all cuda memory app_pools barrier capture capture_threads corruption devic
 build_all cuda guard fails guards
 build_all cuda speed host_copies random_turns threads_work
 build_all cuda devices devices launch_room managed_room neighbour peers reset
-build_all cuda process ends forked others own_graphs sleeps
+build_all cuda process ends forked others own_graphs
 build barrier_variable memory/barrier.cu "${cuda[@]}" -DMANAGED_VARIABLE
 link=("${link_cuda[@]}")
 build_all cuda memory bench ipc many pitch
 build_all cuda pinned pinned
 build_all cuda devices full kept
-build_all cuda process life
+build_all cuda process life sleeps
 build_all cuda replay early graph_bytes graph_loop launches
 build holders memory/holders.cu "${cuda[@]}" -g
 build waits process/waits.cu "${cuda[@]}" -g

@@ -35,9 +35,50 @@ measure_waits() {
     tabulate "waits-$1"
 }
 
+# Waits of varying length, against those for which the driver sleeps.
+measure_varied_waits() {
+    local iteration TAG
+    for ((iteration = 1; iteration <= SPEED_ITERATIONS; iteration++)); do
+        TAG=waits-varied.$iteration
+        run_native -- "$BIN/sleeps" blocked || { died native $?; return 1; }
+        run_with ALLOGRAFT_WAIT=sleep -- "$BIN/sleeps" varied || { died with $?; return 1; }
+    done
+    medians waits-varied "$OUT"/waits-varied.?.native.out -- "$OUT"/waits-varied.?.with.out || return 1
+    echo "medians of $SPEED_ITERATIONS iterations"
+    tabulate waits-varied
+}
+
+# Natively: what the driver remembers of events that block, and of those of a context.
+waits_history() {
+    run_native -- "$BIN/sleeps" history || { died native $?; return 1; }
+    paste -sd ';' "$OUT/$TAG.native.out"
+}
+
+waits_varied_checks() {
+    local kind pattern name names=()
+    for kind in blocking event device; do
+        for pattern in turns any; do
+            names+=("waits/varied-core-$kind-$pattern" "waits/varied-late-$kind-$pattern")
+        done
+    done
+    any_wanted waits/varied-measured "${names[@]}" || return 0
+    : >"$OUT/waits-varied"
+    measures waits/varied-measured measure_varied_waits
+    for kind in blocking event device; do
+        for pattern in turns any; do
+            name=${kind}_$pattern
+            check "waits/varied-core-$kind-$pattern" bound judge waits-varied "${name}_core_percent" 'w <= 10'
+            check "waits/varied-late-$kind-$pattern" bound judge waits-varied "${name}_late_us" 'w <= n + 20'
+        done
+    done
+}
+
 waits_checks() {
     local kind
-    any_wanted waits/{records,{sleep,auto}-{measured,idle}} || any_wanted "${WAIT_KINDS[@]/#/waits/sleep-core-}" \
+    check waits/history waits_history
+    waits_varied_checks
+    any_wanted waits/{records,{sleep,auto}-{measured,idle-{stream,event,device}},auto-later-{stream,event,device}} ||
+        any_wanted "${WAIT_KINDS[@]/#/waits/sleep-core-}" \
         "${WAIT_KINDS[@]/#/waits/sleep-late-}" "${WAIT_KINDS[@]/#/waits/auto-short-}" \
         "${WAIT_KINDS[@]/#/waits/auto-core-}" "${WAIT_KINDS[@]/#/waits/auto-late-}" || return 0
     : >"$OUT/waits-sleep"
@@ -48,6 +89,9 @@ waits_checks() {
         check "waits/sleep-core-$kind" bound judge waits-sleep "${kind}_5ms_core_percent" 'w <= 2'
         check "waits/sleep-late-$kind" bound judge waits-sleep "${kind}_5ms_us" 'w <= n + 20'
     done
+    for kind in stream event; do
+        check "waits/sleep-idle-$kind" bound judge waits-sleep "idle_${kind}_us" 'w <= n + 0.5'
+    done
     measures waits/auto-measured measure_waits auto
     for kind in "${WAIT_KINDS[@]}"; do
         check "waits/auto-short-$kind" bound judge waits-auto "${kind}_10us_us" 'w <= 1.02 * n || w <= n + 0.2'
@@ -56,5 +100,6 @@ waits_checks() {
     done
     for kind in stream event device; do
         check "waits/auto-idle-$kind" bound judge waits-auto "idle_${kind}_us" 'w <= 1.02 * n || w <= n + 0.2'
+        check "waits/auto-later-$kind" bound judge waits-auto "later_idle_${kind}_us" 'w <= 1.02 * n || w <= n + 0.2'
     done
 }

@@ -8,9 +8,13 @@
  *     sleeps captures    captures during which something waits, and that begin during a wait
  *     sleeps broken      waits in a context in which every call fails
  *     sleeps spin        as right, in a context that the program has made to spin
- *     sleeps measure     "NAME VALUE" lines: medians of how long waits took, shares of a core */
+ *     sleeps measure     "NAME VALUE" lines: medians of how long waits took, shares of a core
+ *     sleeps varied      likewise, of waits of varying length at one place: how late in the mean
+ *     sleeps blocked     the same waits by an event that blocks, for which the driver sleeps
+ *     sleeps history     what a wait for nothing costs after events that block were waited for */
 #include <algorithm>
 #include <atomic>
+#include <cuda.h>
 #include <cuda_runtime.h>
 #include <pthread.h>
 #include <unistd.h>
@@ -20,9 +24,10 @@
 
 #define LONG_NS  5000000ull
 #define SHORT_NS 10000ull
-#define WARM     8   /* waits at a place before it is measured */
+#define WARM     48  /* waits at a place before it is measured: it may have known others */
 #define LONG_N   60  /* waits of 5 ms */
 #define SHORT_N  400 /* of 10 us */
+#define VARIED_N 200 /* of varying length */
 
 static unsigned *words, *pinned, *pageable;
 static volatile int *may_end;
@@ -37,6 +42,17 @@ __global__ void wait_for_host(volatile int *flag)
         ;
 }
 
+/* As late_write, by the processor's clock: the one of nanoseconds may go by microseconds. */
+__global__ void soon_write(unsigned *words, size_t n_words, unsigned to, long long cycles)
+{
+    long long from = clock64();
+    while (clock64() - from < cycles)
+        ;
+    for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < n_words;
+         i += gridDim.x * (size_t)blockDim.x)
+        words[i] = to;
+}
+
 static void begin(void)
 {
     OK(cudaMalloc(&words, KIB));
@@ -48,6 +64,7 @@ static void begin(void)
     warm_up_kernels();
     *may_end = 1;
     wait_for_host<<<1, 1, 0, blocking>>>(may_end);
+    soon_write<<<1, 1, 0, blocking>>>(words, 1, 0, 0);
     OK(cudaDeviceSynchronize());
 }
 
@@ -121,7 +138,11 @@ static cudaStream_t stream_of(const struct kind *kind)
 
 static void be_busy(cudaStream_t stream, unsigned long long ns)
 {
-    late_write<<<FEW_BLOCKS, THREADS, 0, stream>>>(words, KIB / sizeof *words, ++value, ns);
+    if (ns > SHORT_NS)
+        late_write<<<FEW_BLOCKS, THREADS, 0, stream>>>(words, KIB / sizeof *words, ++value, ns);
+    else
+        soon_write<<<FEW_BLOCKS, THREADS, 0, stream>>>(words, KIB / sizeof *words, ++value,
+                                                       (long long)(ns * 17 / 10));
     OK(cudaGetLastError());
     OK(cudaMemcpyAsync(pinned, words, KIB, cudaMemcpyDeviceToHost, stream));
     OK(cudaEventRecord(event, stream));
@@ -310,44 +331,151 @@ static void measure_one(const struct kind *kind, const char *length, unsigned lo
     printf("%s_%s_core_percent %.3f\n", kind->name, length, 100 * processor / wall);
 }
 
-/* What events cost that the driver sleeps for: each may interrupt the host. */
-static void measure_records(void)
+/* In us, of one of 1000 calls. */
+template <typename Call> static double time_of(Call call)
 {
-    std::vector<double> recorded, done, idle_stream, idle_device, idle_event;
-    for (unsigned i = 0; i < 30; i++) {
-        double began = now_s();
-        for (unsigned n = 0; n < 1000; n++)
-            OK(cudaEventRecord(event, blocking));
-        recorded.push_back((now_s() - began) * 1e3);
-        OK(cudaStreamSynchronize(blocking));
-        done.push_back((now_s() - began) * 1e3);
-        began = now_s();
-        for (unsigned n = 0; n < 1000; n++)
-            OK(wait_blocking());
-        idle_stream.push_back((now_s() - began) * 1e3);
-        began = now_s();
-        for (unsigned n = 0; n < 1000; n++)
-            OK(wait_event());
-        idle_event.push_back((now_s() - began) * 1e3);
-        began = now_s();
-        for (unsigned n = 0; n < 1000; n++)
-            OK(wait_device());
-        idle_device.push_back((now_s() - began) * 1e3);
-    }
-    printf("record_us %.4f\nrecord_done_us %.4f\n", median(&recorded), median(&done));
-    printf("idle_stream_us %.4f\nidle_event_us %.4f\nidle_device_us %.4f\n", median(&idle_stream),
-           median(&idle_event), median(&idle_device));
+    double began = now_s();
+    for (unsigned n = 0; n < 1000; n++)
+        call();
+    return (now_s() - began) * 1e3;
 }
 
+/* Waits for nothing. */
+static void measure_idle(const char *prefix)
+{
+    std::vector<double> stream, device, with_event;
+    OK(cudaDeviceSynchronize());
+    for (unsigned i = 0; i < 30; i++) {
+        stream.push_back(time_of([] { OK(wait_blocking()); }));
+        with_event.push_back(time_of([] { OK(wait_event()); }));
+        device.push_back(time_of([] { OK(wait_device()); }));
+    }
+    printf("%sidle_stream_us %.4f\n%sidle_event_us %.4f\n%sidle_device_us %.4f\n", prefix,
+           median(&stream), prefix, median(&with_event), prefix, median(&device));
+}
+
+/* What events cost that the driver may sleep for: each may interrupt the host. */
+static void measure_records(void)
+{
+    std::vector<double> recorded, done;
+    for (unsigned i = 0; i < 30; i++) {
+        double began = now_s();
+        recorded.push_back(time_of([] { OK(cudaEventRecord(event, blocking)); }));
+        OK(cudaStreamSynchronize(blocking));
+        done.push_back((now_s() - began) * 1e3);
+    }
+    printf("record_us %.4f\nrecord_done_us %.4f\n", median(&recorded), median(&done));
+}
+
+/* The idle ones again once threads have slept: the driver may remember that. */
 static void measure(void)
 {
     measure_records();
+    measure_idle("");
     for (const struct kind &kind : kinds) {
         if (kind.beside && !apart)
             make_apart();
         measure_one(&kind, "10us", SHORT_NS, SHORT_N);
         measure_one(&kind, "5ms", LONG_NS, LONG_N);
     }
+    measure_idle("later_");
+}
+
+/* --- waits of varying length --- */
+
+static cudaEvent_t blocks;
+
+/* In place of a wait for the stream: for an event that the driver sleeps for. */
+static __attribute__((noinline)) cudaError_t wait_blocked(cudaStream_t stream)
+{
+    OK(cudaEventRecord(blocks, stream));
+    return cudaEventSynchronize(blocks);
+}
+
+static unsigned long long draw(unsigned long long below)
+{
+    static unsigned long long state = 1;
+    state = state * 6364136223846793005ull + 1442695040888963407ull;
+    return (state >> 33) % below;
+}
+
+/* How much later a wait ends than the kernel that it is for takes, launch included. */
+template <typename Length>
+static void vary(const struct kind *kind, const char *pattern, bool by_block, Length length)
+{
+    double late = 0, wall = 0, processor = 0;
+    for (unsigned i = 0; i < WARM + VARIED_N; i++) {
+        unsigned long long ns = length(i);
+        double launched = now_s();
+        be_busy(stream_of(kind), ns);
+        double begins = now_s(), used = processor_s();
+        OK(by_block ? wait_blocked(stream_of(kind)) : kind->wait());
+        used = processor_s() - used;
+        double ends = now_s();
+        if (i < WARM)
+            continue;
+        late += ends - launched - 1e-9 * (double)ns;
+        wall += ends - begins;
+        processor += used;
+    }
+    printf("%s_%s_late_us %.3f\n", kind->name, pattern, 1e6 * late / VARIED_N);
+    printf("%s_%s_core_percent %.3f\n", kind->name, pattern, 100 * processor / wall);
+}
+
+static void measure_varied(bool by_block)
+{
+    OK(cudaEventCreateWithFlags(&blocks, cudaEventBlockingSync | cudaEventDisableTiming));
+    for (const struct kind &kind : kinds) {
+        if (kind.wait != wait_blocking && kind.wait != wait_event && kind.wait != wait_device)
+            continue;
+        if (kind.beside)
+            continue;
+        vary(&kind, "turns", by_block, [](unsigned i) { return i % 2 ? LONG_NS : LONG_NS / 5; });
+        vary(&kind, "any", by_block,
+             [](unsigned) { return LONG_NS / 25 + draw(LONG_NS - LONG_NS / 25); });
+    }
+}
+
+/* --- what the driver remembers --- */
+
+static void say_idle(const char *when)
+{
+    std::vector<double> stream, device;
+    for (unsigned i = 0; i < 10; i++) {
+        stream.push_back(time_of([] { OK(wait_blocking()); }));
+        device.push_back(time_of([] { OK(wait_device()); }));
+    }
+    printf("%s: stream %.3f, device %.3f us\n", when, median(&stream), median(&device));
+}
+
+static void record_of_context(unsigned times)
+{
+    CUcontext context;
+    CHECK(cuCtxGetCurrent(&context) == CUDA_SUCCESS);
+    for (unsigned i = 0; i < times; i++)
+        CHECK(cuCtxRecordEvent(context, event) == CUDA_SUCCESS);
+    OK(cudaDeviceSynchronize());
+}
+
+static void remember(void)
+{
+    OK(cudaEventCreateWithFlags(&blocks, cudaEventBlockingSync | cudaEventDisableTiming));
+    be_busy(blocking, SHORT_NS);
+    OK(cudaDeviceSynchronize());
+    say_idle("first");
+    record_of_context(1);
+    say_idle("after an event of the context");
+    record_of_context(100);
+    say_idle("after 100 of them");
+    OK(cudaEventRecord(blocks, blocking));
+    OK(cudaDeviceSynchronize());
+    say_idle("after an event that blocks");
+    be_busy(blocking, LONG_NS);
+    OK(wait_blocked(blocking));
+    say_idle("after sleeping for one");
+    be_busy(blocking, SHORT_NS);
+    OK(cudaDeviceSynchronize());
+    say_idle("after other work");
 }
 
 int main(int argc, char **argv)
@@ -369,6 +497,10 @@ int main(int argc, char **argv)
         break_all();
     else if (!strcmp(what, "measure"))
         measure();
+    else if (!strcmp(what, "varied") || !strcmp(what, "blocked"))
+        measure_varied(!strcmp(what, "blocked"));
+    else if (!strcmp(what, "history"))
+        remember();
     else
         return EXIT_UNUSABLE;
     return 0;

@@ -1,5 +1,5 @@
-/* policy/waiting/looks.c with places.c, on a clock of the test's: how late waits of many lengths end,
- * and for how long their threads are awake. The timer is as late as in a virtual machine. */
+/* policy/waiting/looks.c with places.c, on a clock of the test's: how late waits of many lengths
+ * end, and for how long their threads are awake. The timer is as late as in a virtual machine. */
 #include "policy/waiting/looks.h"
 
 #include <stdlib.h>
@@ -167,7 +167,7 @@ static void harm_is_bounded(void)
 
             ag_place_early(place, foreseen);
             late = wait_once(place, ns);
-            CHECK_SAID(late <= (ns < foreseen ? 9 * ns / 2 + 350 * US : ns / 12 + 200 * US),
+            CHECK_SAID(late <= (ns < foreseen ? 9 * ns / 2 + 350 * US : ns / 12 + 220 * US),
                        "%.1f ms, foreseen %.1f: %.3f late", 1e-6 * (double)ns,
                        1e-6 * (double)foreseen, 1e-6 * (double)late);
         }
@@ -207,10 +207,10 @@ static void gives_up(void)
 
 int main(void)
 {
-    judge("steady", steady, 1 * US, 5 * US, 0.02);
+    judge("steady", steady, 1 * US, 5 * US, 0.016);
     judge("nearly steady", nearly_steady, 20 * US, 100 * US, 0.03);
-    judge("in turns", in_turns, 20 * US, 100 * US, 0.08);
-    judge("of all lengths", of_all_lengths, 130 * US, 150 * US, 0.09);
+    judge("in turns", in_turns, 120 * US, 90 * US, 0.06);
+    judge("of all lengths", of_all_lengths, 130 * US, 140 * US, 0.07);
     judge("rarely short", rarely_short, 150 * US, 150 * US, 0.08);
     judge("steps", steps, 20 * US, 150 * US, 0.06);
     harm_is_bounded();

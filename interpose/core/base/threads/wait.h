@@ -29,8 +29,8 @@ bool ag_wait_pause_until(struct ag_wait *wait, uint64_t until_ns);
  * for 20 ms. */
 bool ag_wait_for_device_until(struct ag_wait *wait, uint64_t until_ns);
 
-/* Sleeps for that, or until a signal handler has run. Keeps errno, and is no point at which a thread
- * is cancelled. A timer wakes a thread some 50 to 100 us late. */
+/* Sleeps for that, or until a signal handler has run. Keeps errno, and is no point at which a
+ * thread is cancelled. A timer wakes a thread some 50 to 100 us late. */
 void ag_wait_asleep(uint64_t ns);
 
 #endif
