@@ -442,7 +442,8 @@ bool op_host_copy(struct world *w);
 bool op_share(struct world *w);
 
 /* ---- op_follow.c ---- */
-/* A kernel of the stream adds src to dst, whose addresses it finds in memory. False: it does not. */
+/* A kernel of the stream adds src to dst, whose addresses it finds in memory. False: it does
+ * not. */
 bool follow(struct world *w, unsigned stream, const struct buffer *dst, const struct buffer *src,
             size_t bytes, const struct shape *shape);
 bool op_follow(struct world *w);

@@ -399,7 +399,9 @@ bool host_copy(struct world *w, unsigned stream, struct buffer *buffer, enum hos
                              .dice = &dice};
 
     most = most < MOST ? most : MOST;
-    copy.at = fresh || of(&dice, 2) ? 0 : of(&dice, (unsigned)(buffer->extent / 2));
+    copy.at = fresh || of(&dice, 2)
+                  ? 0
+                  : of(&dice, (unsigned)((buffer->extent < most ? buffer->extent : most) / 2));
     copy.n = some_bytes(most - copy.at, &dice);
     if (fresh && copy.n < buffer->extent)
         copy.n = buffer->extent;

@@ -11,7 +11,7 @@
  * 16 MiB a GPU says so, of 1 MiB that they do not (R1001, R1002). */
 #define MOST_STAGED ((size_t)16 << 20)
 
-enum side { SIDE_DEVICE, SIDE_PINNED, SIDE_MANAGED, SIDE_PAGEABLE, SIDE_BAD };
+enum side { SIDE_DEVICE, SIDE_PINNED, SIDE_MAPPED_HOST, SIDE_MANAGED, SIDE_PAGEABLE, SIDE_BAD };
 
 static bool zombie_at(uint64_t address)
 {
@@ -48,7 +48,7 @@ static enum side classify(const struct sim_copy *copy, struct sim_span *span, in
         return SIDE_BAD;
     switch (block->kind) {
     case SIM_BLOCK_MAPPED:
-        return block->device == CU_DEVICE_CPU ? SIDE_PINNED : SIDE_DEVICE;
+        return block->device == CU_DEVICE_CPU ? SIDE_MAPPED_HOST : SIDE_DEVICE;
     case SIM_BLOCK_HOST:
     case SIM_BLOCK_REGISTERED:
         return SIDE_PINNED;
@@ -220,7 +220,8 @@ static bool is_to_wait(CUcontext ctx, const struct sim_copy *copy)
     return ctx->flags & CU_CTX_SYNC_MEMOPS || sync_memops(&copy->src) || sync_memops(&copy->dst);
 }
 
-/* Does the host wait for the copy? Between device memories not even the synchronous calls do. */
+/* Does the host wait for the copy? Between device memories not even the synchronous calls do. Host
+ * memory that was mapped is of the host to those, and of the device to the others. */
 static bool host_waits(CUcontext ctx, const struct sim_copy *copy, enum side src, enum side dst,
                        bool async)
 {
@@ -229,7 +230,8 @@ static bool host_waits(CUcontext ctx, const struct sim_copy *copy, enum side src
     if (copy->of_batch) /* not even for pageable memory (R547) */
         return false;
     if (async)
-        return dst == SIDE_PAGEABLE || (src == SIDE_PAGEABLE && host_to_host) ||
+        return dst == SIDE_PAGEABLE ||
+               (src == SIDE_PAGEABLE && host_to_host && dst != SIDE_MAPPED_HOST) ||
                (copy->src.as_host && src == SIDE_MANAGED) ||
                (copy->dst.as_host && dst == SIDE_MANAGED);
     if (src == SIDE_PAGEABLE && dst == SIDE_DEVICE)
