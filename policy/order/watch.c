@@ -525,13 +525,14 @@ static bool is_done(uintptr_t stream)
     return done;
 }
 
-bool ag_watch_finds_done(void)
+uint64_t ag_watch_finds_done(void)
 {
     uintptr_t stream;
+    uint64_t clear = 0;
     bool done = false;
 
     if (!ag_watch_is_on())
-        return false;
+        return 0;
     ag_lock_take(&watch.lock);
     if (own_stream() != NONE) {
         begin_placing();
@@ -542,9 +543,10 @@ bool ag_watch_finds_done(void)
     if (done) {
         forget_notes(watch.n_left);
         atomic_store_explicit(&ag_watch_own->permit, NONE, memory_order_relaxed);
+        clear = ag_watch_clear_since();
     }
     ag_lock_release(&watch.lock);
-    return done;
+    return clear;
 }
 
 void ag_watch_revoke_permits(void)

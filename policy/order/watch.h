@@ -143,8 +143,9 @@ struct ag_watch_mark {
 void ag_watch_mark(struct ag_watch_mark *ret_mark);
 void ag_watch_passed(const struct ag_watch_mark *mark);
 /* Where the calling thread alone has submitted anything since the last fence, to one stream: asks
- * the driver whether that is done. True: it is, and nothing is left. */
-bool ag_watch_finds_done(void);
+ * the driver whether that is done. If it is, without an error, nothing is left: what
+ * ag_watch_clear_since() says from then on; else 0. */
+uint64_t ag_watch_finds_done(void);
 
 /* Has the calling thread ever submitted anything? When in doubt, it has. */
 static inline bool ag_watch_has_worked(void)

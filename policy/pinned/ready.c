@@ -46,6 +46,17 @@ bool ag_pinned_ready_finds_nothing(struct ag_context *context)
     return true;
 }
 
+/* Does the same hold by now, as the one stream that was used tells? */
+static bool finds_done(struct ag_context *context)
+{
+    uint64_t clear = ag_watch_finds_done();
+
+    if (!clear)
+        return false;
+    atomic_store_explicit(&sound_since, clear, memory_order_relaxed);
+    return !ag_host_wait_pending_in(context);
+}
+
 bool ag_pinned_ready_has_error(struct ag_context *context)
 {
     return !ag_pinned_ready_finds_nothing(context) &&
@@ -73,12 +84,14 @@ static bool leave_recorded(struct ag_pinned_block *block, struct ag_context *con
 bool ag_pinned_ready_order(struct ag_pinned_block *block, struct ag_context *context, bool wait)
 {
     block->waits = false;
-    if (!context || ag_capture_is_open() || ag_pinned_ready_has_error(context))
+    if (!context || ag_capture_is_open())
         return false;
-    if (ag_free_finds_nothing() || (ag_watch_finds_done() && ag_free_finds_nothing())) {
+    if (ag_pinned_ready_finds_nothing(context) || finds_done(context)) {
         ag_stats_add(AG_STAT_PINNED_NOTHING, 1);
         return true;
     }
+    if (ag_context_sticky_error_here(context) != CUDA_SUCCESS)
+        return false;
     if (!wait && leave_recorded(block, context))
         return true;
     if (!ag_free_wait_for_all())

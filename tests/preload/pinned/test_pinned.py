@@ -114,11 +114,12 @@ class Pinned(Case):
             self.assertEqual((pinned['waited'], pinned['nothing_submitted']), (0, 400))
 
     def test_calls_of_a_pair(self):
-        """Twice, which context is current. After work, twice more whether an error stays, and whether the one stream is
-        done, or an event behind several: waited for, or asked by the next allocation."""
+        """Twice, which context is current. After work, once more whether an error stays, and whether the one stream is
+        done. Behind several an event is recorded, and waited for or asked by the next allocation, and the error is asked
+        about three times."""
         for variant, behind_two in ((CACHE, 205), (FAST, 206)):
             result = run_faked(['pairs'], dict(variant, SIM_SCHED='eager'))
-            said = 'at first: 100 pairs, 200 %s\none stream: 100 pairs, 204 %s\ntwo streams: 100 pairs, %d %s\n'
+            said = 'at first: 100 pairs, 200 %s\none stream: 100 pairs, 202 %s\ntwo streams: 100 pairs, %d %s\n'
             calls = 'calls of the driver'
             self.assertEqual(result.out, said % (calls, calls, behind_two, calls))
 
