@@ -20,7 +20,9 @@
 #include <unistd.h>
 
 #include "interpose/copies/copying.h"
+#include "interpose/copies/crew.h"
 #include "interpose/copies/processors.h"
+#include "interpose/copies/touch.h"
 #include "interpose/core/base/loaded.h"
 #include "interpose/core/base/log.h"
 #include "interpose/core/base/map.h"
@@ -75,6 +77,7 @@
 #include "policy/order/fence.h"
 #include "policy/order/free.h"
 #include "policy/order/watch.h"
+#include "policy/pinned/made.h"
 #include "policy/pinned/pinned.h"
 #include "policy/pressure.h"
 #include "policy/slab.h"
@@ -172,7 +175,7 @@ static void (*const children[])(void) = {
     ag_ipc_export_begin_child, ag_ipc_import_begin_child,    ag_app_graphs_begin_child,
     ag_budget_begin_child,     ag_slab_begin_child,          ag_caller_begin_child,
     ag_unseen_begin_child,     ag_sleep_begin_child,         ag_copying_begin_child,
-    devices_begin_child,       ag_pinned_blocks_begin_child,
+    devices_begin_child,       ag_pinned_blocks_begin_child, ag_pinned_made_begin_child,
 };
 
 /* The driver does not work in a forked child if the parent had it in use, and all metadata is the
@@ -253,8 +256,11 @@ static void configure(void)
     ag_sleep_configure(options.wait);
     ag_pinned_configure(options.host, options.host_cache,
                         options.origins[AG_OPTION_HOST_CACHE].kind == AG_ORIGIN_DEFAULT);
-    if (options.host != AG_HOST_NATIVE)
+    if (options.host != AG_HOST_NATIVE) {
         ag_fence_configure(ag_processors_usable());
+        ag_crew_configure(options.copy_threads);
+        ag_pinned_made_configure(ag_touch_pieces);
+    }
     ag_entry_configure(&options);
 }
 

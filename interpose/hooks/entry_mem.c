@@ -148,6 +148,6 @@ AG_ENTRY CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *ret_p, void *p, unsi
 AG_ENTRY CUresult cuMemHostGetFlags(unsigned int *flags, void *p)
 {
     AG_ENTER(cuMemHostGetFlags, flags, p);
-    p = (void *)ag_pinned_answers_address((uintptr_t)p);
+    p = (void *)ag_pinned_answers_as_allocated((uintptr_t)p);
     return ag_entry_leave(ag_cu.cuMemHostGetFlags(flags, p));
 }

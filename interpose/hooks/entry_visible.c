@@ -16,7 +16,9 @@
 #include "policy/held.h"
 #include "policy/inject.h"
 #include "policy/order/drain.h"
+#include "policy/pinned/made.h"
 #include "policy/pinned/pinned.h"
+#include "policy/pinned/pinned_answers.h"
 
 /* Pinned memory that CUDA's own libraries keep for themselves is none that the program reads. */
 static void note_host(const void *caller, size_t bytes)
@@ -24,12 +26,6 @@ static void note_host(const void *caller, size_t bytes)
     (void)bytes;
     if (ag_caller_of(caller) != AG_CALLER_CUDA_LIBRARY)
         ag_drain_note_visible(AG_VISIBLE_PINNED);
-}
-
-static void note_registered(const void *caller, size_t bytes)
-{
-    (void)caller, (void)bytes;
-    ag_drain_note_visible(AG_VISIBLE_REGISTERED);
 }
 
 static void note_managed(const void *caller, size_t bytes)
@@ -49,12 +45,6 @@ static bool kept_host(void **p, size_t bytes, unsigned how)
     return AG_UNLIKELY(ag_pinned_on) && p && bytes && ag_pinned_take(p, bytes, how);
 }
 
-static bool kept_registered(void *p, size_t bytes, unsigned how)
-{
-    (void)p, (void)bytes, (void)how;
-    return false;
-}
-
 static bool kept_managed(const CUdeviceptr *p, size_t bytes, unsigned how)
 {
     (void)p, (void)bytes, (void)how;
@@ -69,12 +59,6 @@ static CUresult new_host(CUresult result, void **p, size_t bytes, unsigned how)
     return result;
 }
 
-static CUresult new_registered(CUresult result, void *p, size_t bytes, unsigned how)
-{
-    (void)p, (void)bytes, (void)how;
-    return result;
-}
-
 static CUresult new_managed(CUresult result, const CUdeviceptr *p, size_t bytes, unsigned how)
 {
     (void)p, (void)bytes, (void)how;
@@ -84,12 +68,6 @@ static CUresult new_managed(CUresult result, const CUdeviceptr *p, size_t bytes,
 static CUresult given_host(CUresult result, void **p, size_t bytes)
 {
     return ag_held_given_host(result, p, bytes);
-}
-
-static CUresult given_registered(CUresult result, void *p, size_t bytes)
-{
-    (void)p, (void)bytes;
-    return result;
 }
 
 static CUresult given_managed(CUresult result, CUdeviceptr *p, size_t bytes)
@@ -130,12 +108,42 @@ TAKES(AG_CALL_HOST, host, DRIVERS, cuMemAllocHost, (void **p, unsigned int bytes
 TAKES(AG_CALL_HOST, host, AG_PINNED_PLAIN, cuMemAllocHost_v2, (void **p, size_t bytes), p, bytes)
 TAKES(AG_CALL_HOST, host, FLAGS, cuMemHostAlloc, (void **p, size_t bytes, unsigned int flags), p,
       bytes, flags)
-TAKES(AG_CALL_HOST, registered, DRIVERS, cuMemHostRegister,
-      (void *p, size_t bytes, unsigned int flags), p, bytes, flags)
-TAKES(AG_CALL_HOST, registered, DRIVERS, cuMemHostRegister_v2,
-      (void *p, size_t bytes, unsigned int flags), p, bytes, flags)
 TAKES(AG_CALL_MANAGED, managed, DRIVERS, cuMemAllocManaged,
       (CUdeviceptr * p, size_t bytes, unsigned int flags), p, bytes, flags)
+
+/* Pinned memory that we made is registered already; natively it was allocated, and the driver says
+ * what that is to it. */
+static CUresult register_host(__typeof__(&cuMemHostRegister) registers, void *p, size_t bytes,
+                              unsigned int flags, const void *caller)
+{
+    CUresult result = p && bytes ? ag_inject(AG_CALL_HOST, bytes, -1, caller) : CUDA_SUCCESS;
+    CUdeviceptr asked;
+
+    if (result != CUDA_SUCCESS)
+        return result;
+    ag_drain_note_visible(AG_VISIBLE_REGISTERED);
+    asked = ag_pinned_answers_as_allocated((uintptr_t)p);
+    if (asked != (uintptr_t)p && bytes > AG_PINNED_LIKE_BYTES)
+        bytes = AG_PINNED_LIKE_BYTES;
+    do {
+        result = registers((void *)asked, bytes, flags);
+    } while (AG_UNLIKELY(result == CUDA_ERROR_OUT_OF_MEMORY) && ag_pinned_relieve());
+    return result;
+}
+
+AG_ENTRY CUresult cuMemHostRegister(void *p, size_t bytes, unsigned int flags)
+{
+    AG_ENTER(cuMemHostRegister, p, bytes, flags);
+    return ag_entry_leave(
+        register_host(ag_cu.cuMemHostRegister, p, bytes, flags, __builtin_return_address(0)));
+}
+
+AG_ENTRY CUresult cuMemHostRegister_v2(void *p, size_t bytes, unsigned int flags)
+{
+    AG_ENTER(cuMemHostRegister_v2, p, bytes, flags);
+    return ag_entry_leave(
+        register_host(ag_cu.cuMemHostRegister_v2, p, bytes, flags, __builtin_return_address(0)));
+}
 
 /* The state of its stream, if that is replayed. A graph with a host function is none that can be
  * submitted ahead: the driver lets some 28 wait and then blocks, which a function that waits for

@@ -19,7 +19,7 @@
 #include "policy/order/fence.h"
 #include "policy/order/free.h"
 #include "policy/order/host_wait.h"
-#include "policy/pinned/blocks.h"
+#include "policy/pinned/pinned.h"
 #include "policy/slab.h"
 
 /* Memory of pools, and pages, are not of a context: they stay unless they are freed. */
@@ -113,7 +113,7 @@ void ag_alloc_context_dying(struct ag_context *context)
     (void)ag_cache_empty(&context->cache);
     ag_freed_forget_aside(context);
     ag_guard_context_dying(context);
-    ag_pinned_blocks_context_dying(context);
+    ag_pinned_context_dying(context);
     ag_ipc_context_dying(context);
     ag_ipc_forget_held(context);
     ag_params_forget(); /* of its functions */

@@ -85,9 +85,11 @@ static bool has_context(void)
 static CUresult pinned_range(CUdeviceptr *ret_base, size_t *ret_size, CUdeviceptr address,
                              const struct ag_pinned_seen *pinned)
 {
-    CUresult result =
-        ag_cu.cuMemGetAddressRange_v2(ret_base, ret_size, ag_pinned_answers_known(address, pinned));
+    CUresult result = ag_cu.cuMemGetAddressRange_v2(ret_base, ret_size,
+                                                    ag_pinned_answers_allocated(address, pinned));
 
+    if (result == CUDA_SUCCESS && ret_base)
+        *ret_base = pinned->address;
     if (result == CUDA_SUCCESS && ret_size)
         *ret_size = pinned->requested;
     return result;
@@ -194,8 +196,8 @@ static void correct_found(void *data, CUpointer_attribute attribute, enum ag_fou
 static CUresult pinned_attribute(void *data, CUpointer_attribute attribute, CUdeviceptr address,
                                  const struct ag_pinned_seen *pinned)
 {
-    CUresult result =
-        ag_cu.cuPointerGetAttribute(data, attribute, ag_pinned_answers_known(address, pinned));
+    CUresult result = ag_cu.cuPointerGetAttribute(
+        data, attribute, ag_pinned_answers_asked(address, attribute, pinned));
 
     if (result == CUDA_SUCCESS)
         ag_pinned_answers_correct(data, attribute, pinned);
@@ -209,6 +211,10 @@ static CUresult pinned_attributes(unsigned count, CUpointer_attribute *attribute
     CUresult result = ag_cu.cuPointerGetAttributes(count, attributes, data, known);
 
     for (unsigned i = 0; result == CUDA_SUCCESS && i < count; i++) {
+        CUdeviceptr asked = ag_pinned_answers_asked(address, attributes[i], pinned);
+
+        if (asked != known)
+            (void)ag_cu.cuPointerGetAttribute(data[i], attributes[i], asked);
         if (known == address)
             ag_pinned_answers_correct(data[i], attributes[i], pinned);
         else

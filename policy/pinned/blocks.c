@@ -12,6 +12,8 @@
 #define KINDS     256u /* lists of kept blocks: each of one kind, most often */
 #define MOST_SEEN 64u  /* blocks of such a list that are looked at */
 
+#define PAGE_BYTES ((size_t)4096)
+
 struct list {
     struct ag_pinned_block *newest, *oldest;
 };
@@ -21,6 +23,7 @@ static struct {
     struct ag_map map;   /* by address: those that are LIVE or KEPT, and BUSY until they leave */
     struct list kept;
     struct list away; /* BUSY, and out of the table */
+    struct list made; /* of the table, those that we made */
     struct list kinds[KINDS];
     uint64_t kept_bytes;
     size_t n_kept;
@@ -31,6 +34,7 @@ static struct ag_arena arena = AG_ARENA_INIT(struct ag_pinned_block);
 /* Relaxed: hints, and bounds that who has an address of a block has seen. */
 static _Atomic size_t n_kept;
 static _Atomic uint64_t kept_bytes;
+static _Atomic bool any_made; /* ever */
 static _Atomic uint64_t lowest = UINT64_MAX, highest;
 
 /* --- lists --- */
@@ -51,6 +55,7 @@ static _Atomic uint64_t lowest = UINT64_MAX, highest;
 
 LIST(age, by_age)
 LIST(kind, by_kind)
+LIST(made, by_made)
 
 /* Sizes of one class differ by an eighth at most, so that a kept block wastes no more. */
 static unsigned class_of(size_t bytes)
@@ -110,9 +115,25 @@ static bool may_keep(const struct ag_pinned_block *block, uint64_t most_bytes)
     return block->context && !block->is_altered && block->size <= most_bytes;
 }
 
-static void set_away(struct ag_pinned_block *block)
+static bool enter_table(struct ag_pinned_block *block)
+{
+    if (!ag_map_put(&table.map, block->address, block))
+        return false;
+    if (block->is_made)
+        add_to_made(&table.made, block, false);
+    return true;
+}
+
+static void leave_table(struct ag_pinned_block *block)
 {
     (void)ag_map_take(&table.map, block->address);
+    if (block->is_made)
+        take_from_made(&table.made, block);
+}
+
+static void set_away(struct ag_pinned_block *block)
+{
+    leave_table(block);
     add_to_age(&table.away, block, false);
 }
 
@@ -127,7 +148,7 @@ static void end_block(struct ag_pinned_block *block)
     }
     if (block->state == AG_PINNED_KEPT)
         take_kept(block);
-    (void)ag_map_take(&table.map, block->address);
+    leave_table(block);
     ag_arena_put(&arena, block);
 }
 
@@ -153,27 +174,34 @@ static void note_bounds(uint64_t address, size_t bytes)
     ag_raise_to(&highest, address + bytes);
 }
 
-void ag_pinned_blocks_note(uint64_t address, size_t bytes, unsigned how, struct ag_context *context)
+bool ag_pinned_blocks_note(uint64_t address, size_t bytes, unsigned how, struct ag_context *context,
+                           bool made)
 {
     struct ag_pinned_block *block = ag_arena_get(&arena), *before;
+    bool noted;
 
     if (!block)
-        return;
+        return false;
     *block = (struct ag_pinned_block){.address = address,
                                       .size = bytes,
                                       .requested = bytes,
                                       .how = how,
                                       .kind = (uint8_t)kind_of(context, how, bytes),
+                                      .is_made = made,
                                       .context = context,
                                       .state = AG_PINNED_LIVE};
-    note_bounds(address, bytes);
+    note_bounds(address, bytes + PAGE_BYTES);
+    if (made)
+        atomic_store_explicit(&any_made, true, memory_order_relaxed);
     ag_lock_take(&table.lock);
     before = ag_map_get(&table.map, address);
     if (before) /* freed past us */
         end_block(before);
-    if (!ag_map_put(&table.map, address, block))
+    noted = enter_table(block);
+    if (!noted)
         ag_arena_put(&arena, block);
     ag_lock_release(&table.lock);
+    return noted;
 }
 
 struct ag_pinned_block *ag_pinned_blocks_claim(uint64_t address, uint64_t most_bytes,
@@ -325,7 +353,7 @@ void ag_pinned_blocks_return(struct ag_pinned_block *block, enum ag_pinned_state
     ag_lock_take(&table.lock);
     if (!ends_here(block)) {
         take_from_age(&table.away, block);
-        if (!ag_map_put(&table.map, block->address, block))
+        if (!enter_table(block))
             ag_arena_put(&arena, block); /* the driver's to answer for from now on */
         else if (state == AG_PINNED_KEPT)
             set_kept(block, true);
@@ -337,9 +365,21 @@ void ag_pinned_blocks_return(struct ag_pinned_block *block, enum ag_pinned_state
 
 /* --- the end of a context --- */
 
-void ag_pinned_blocks_context_dying(const struct ag_context *context)
+/* A LIVE or KEPT block that we made leaves the table. */
+static void begin_end_of_made(struct ag_pinned_block *block)
 {
-    struct ag_pinned_block *first = NULL, *block;
+    if (block->state == AG_PINNED_KEPT)
+        take_kept(block);
+    block->state = AG_PINNED_BUSY;
+    set_away(block);
+    block->context = NULL;
+}
+
+/* One that another thread has BUSY is that one's to end: where the driver refuses it by then, its
+ * pages stay. */
+struct ag_pinned_block *ag_pinned_blocks_context_dying(const struct ag_context *context)
+{
+    struct ag_pinned_block *first = NULL, *made = NULL, *block;
 
     ag_lock_take(&table.lock);
     for (block = table.away.newest; block; block = block->by_age.older) {
@@ -355,12 +395,31 @@ void ag_pinned_blocks_context_dying(const struct ag_context *context)
     }
     while ((block = first)) {
         first = block->next;
-        end_block(block);
+        if (block->is_made && block->state != AG_PINNED_BUSY) {
+            begin_end_of_made(block);
+            block->next = made;
+            made = block;
+        } else {
+            end_block(block);
+        }
     }
     ag_lock_release(&table.lock);
+    return made;
 }
 
 /* --- questions --- */
+
+static struct ag_pinned_seen see(const struct ag_pinned_block *block)
+{
+    return (struct ag_pinned_seen){.address = block->address,
+                                   .size = block->size,
+                                   .requested = block->requested,
+                                   .buffer_id = block->buffer_id,
+                                   .how = block->how,
+                                   .context = block->context,
+                                   .is_live = block->state == AG_PINNED_LIVE,
+                                   .is_made = block->is_made};
+}
 
 bool ag_pinned_blocks_look(uint64_t address, struct ag_pinned_seen *ret_seen)
 {
@@ -369,13 +428,27 @@ bool ag_pinned_blocks_look(uint64_t address, struct ag_pinned_seen *ret_seen)
     ag_lock_take(&table.lock);
     block = ag_map_get(&table.map, address);
     if (block)
-        *ret_seen = (struct ag_pinned_seen){.address = block->address,
-                                            .size = block->size,
-                                            .requested = block->requested,
-                                            .buffer_id = block->buffer_id,
-                                            .is_live = block->state == AG_PINNED_LIVE};
+        *ret_seen = see(block);
     ag_lock_release(&table.lock);
     return block != NULL;
+}
+
+/* They are few: each takes milliseconds to make. */
+bool ag_pinned_blocks_look_inside(uint64_t address, struct ag_pinned_seen *ret_seen)
+{
+    const struct ag_pinned_block *block, *found = NULL;
+
+    if (!atomic_load_explicit(&any_made, memory_order_relaxed))
+        return false;
+    ag_lock_take(&table.lock);
+    for (block = table.made.newest; block && !found; block = block->by_made.older) {
+        if (address - block->address < (block->size + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES)
+            found = block;
+    }
+    if (found)
+        *ret_seen = see(found);
+    ag_lock_release(&table.lock);
+    return found != NULL;
 }
 
 bool ag_pinned_blocks_may_hold(uint64_t address)
@@ -410,7 +483,7 @@ void ag_pinned_blocks_begin_child(void)
     ag_lock_init(&table.lock, AG_RANK_PINNED);
     ag_arena_begin_child(&arena);
     ag_map_finish(&table.map);
-    table.kept = table.away = (struct list){0};
+    table.kept = table.away = table.made = (struct list){0};
     for (size_t i = 0; i < KINDS; i++)
         table.kinds[i] = (struct list){0};
     table.kept_bytes = table.n_kept = 0;

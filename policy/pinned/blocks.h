@@ -28,10 +28,11 @@ struct ag_pinned_links {
 
 /* Guarded by a lock of blocks.c, but for the members that say otherwise. */
 struct ag_pinned_block {
-    uint64_t address; /* never changes, nor do the three below */
+    uint64_t address; /* never changes, nor do the four below */
     size_t size;      /* that the driver was asked for */
     unsigned how;
     uint8_t kind;     /* its list, when it is KEPT */
+    bool is_made;     /* memory of ours (made.h); likewise */
     size_t requested; /* that the program was given */
     enum ag_pinned_state state;
     bool is_altered;            /* somebody set what stays with the memory: it is never kept */
@@ -39,7 +40,8 @@ struct ag_pinned_block {
     struct ag_context *context; /* NULL: it is gone */
     uint64_t freed_ns;
     struct ag_pinned_links by_age,
-        by_kind; /* of a KEPT block; of one that left the table, by_age */
+        by_kind;                    /* of a KEPT block; of one that left the table, by_age */
+    struct ag_pinned_links by_made; /* of one that is made, and in the table */
     /* These are the thread's that has it BUSY, and of a KEPT one the lock's: */
     CUevent event;                /* made once; NULL before */
     bool waits;                   /* work recorded in `event` may use it */
@@ -48,10 +50,10 @@ struct ag_pinned_block {
     struct ag_pinned_block *next; /* evicted with it */
 };
 
-/* The driver has given `bytes` at `address`. Where there is no memory to note that, the block is
- * none of ours. What was known of the address before is forgotten. */
-void ag_pinned_blocks_note(uint64_t address, size_t bytes, unsigned how,
-                           struct ag_context *context);
+/* The driver has given `bytes` at `address`, or we have `made` them. False: there is no memory to
+ * note that, and the block is none of ours. What was known of the address before is forgotten. */
+bool ag_pinned_blocks_note(uint64_t address, size_t bytes, unsigned how, struct ag_context *context,
+                           bool made);
 /* Makes a LIVE block BUSY; *ret_may_keep: it may be kept, and is of `most_bytes` at most. NULL:
  * there is none; *ret_known says whether one begins there that the program does not have. */
 struct ag_pinned_block *ag_pinned_blocks_claim(uint64_t address, uint64_t most_bytes,
@@ -83,17 +85,22 @@ void ag_pinned_blocks_forget(struct ag_pinned_block *block);
 /* The driver did not take it: it is in the table again, in that state. */
 void ag_pinned_blocks_return(struct ag_pinned_block *block, enum ag_pinned_state state);
 
-/* The context ends, and all of its memory with it. */
-void ag_pinned_blocks_context_dying(const struct ag_context *context);
+/* The context ends, and all of its memory with it. A list, by `next`, of blocks that we made, which
+ * are BUSY and away: the caller ends their memory, and has them forgotten. */
+struct ag_pinned_block *ag_pinned_blocks_context_dying(const struct ag_context *context);
 
 /* What is known of the block that begins at `address`. False: nothing. */
 struct ag_pinned_seen {
     uint64_t address;
     size_t size, requested;
     uint64_t buffer_id;
-    bool is_live;
+    unsigned how;
+    const struct ag_context *context;
+    bool is_live, is_made;
 };
 bool ag_pinned_blocks_look(uint64_t address, struct ag_pinned_seen *ret_seen);
+/* What is known of the block that we made in whose pages `address` lies. */
+bool ag_pinned_blocks_look_inside(uint64_t address, struct ag_pinned_seen *ret_seen);
 /* May `address` lie in a block? */
 bool ag_pinned_blocks_may_hold(uint64_t address);
 void ag_pinned_blocks_note_altered(uint64_t address);

@@ -12,6 +12,7 @@
 #include "policy/order/fence.h"
 #include "policy/order/watch.h"
 #include "policy/pinned/host_room.h"
+#include "policy/pinned/made.h"
 #include "policy/pinned/ready.h"
 
 #define KEEPS_FLAGS     (CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | AG_PINNED_PLAIN)
@@ -62,31 +63,56 @@ static bool is_kept_kind(unsigned how)
     return !(how & ~(unsigned)KEEPS_FLAGS);
 }
 
-bool ag_pinned_take(void **ret_p, size_t bytes, unsigned how)
+/* The address of a block that was kept; 0: there is none. */
+static uint64_t serve_kept(struct ag_context *context, size_t bytes, unsigned how)
 {
     const bool oldest = mode == AG_HOST_FAST; /* the work is done there, if anywhere */
-    struct ag_context *context;
     struct ag_pinned_block *block;
     uint64_t address;
 
-    ag_stats_add(AG_STAT_PINNED_ASKED, 1);
-    if (!ag_pinned_blocks_n_kept() || !is_kept_kind(how) || !(context = serving_context()))
-        return false;
     block = ag_pinned_blocks_take(context, how, bytes, oldest, &address);
-    if (block && !ag_pinned_ready_is(block, context)) {
+    if (!block)
+        return address;
+    if (!ag_pinned_ready_is(block, context)) {
         ag_pinned_blocks_put_back(block);
-        return false;
+        return 0;
     }
-    if (block) {
-        address = block->address;
-        if (!ag_pinned_blocks_hand_over(block, bytes))
-            return false;
+    address = block->address;
+    return ag_pinned_blocks_hand_over(block, bytes) ? address : 0;
+}
+
+/* The address of a new block of ours; 0: it is the driver's to make. */
+static uint64_t make_new(struct ag_context *context, size_t bytes, unsigned how)
+{
+    void *memory = ag_pinned_made_get(context, bytes);
+
+    if (!memory)
+        return 0;
+    if (!ag_pinned_blocks_note((uintptr_t)memory, bytes, how, context, true)) {
+        (void)ag_pinned_made_free(memory, bytes);
+        return 0;
     }
-    if (!address)
+    return (uintptr_t)memory;
+}
+
+bool ag_pinned_take(void **ret_p, size_t bytes, unsigned how)
+{
+    struct ag_context *context;
+    uint64_t address = 0;
+
+    ag_stats_add(AG_STAT_PINNED_ASKED, 1);
+    if (!is_kept_kind(how) || !(ag_pinned_blocks_n_kept() || ag_pinned_made_may(bytes)) ||
+        !(context = serving_context()))
         return false;
-    ag_stats_add(AG_STAT_PINNED_HIT, 1);
-    *ret_p = (void *)(uintptr_t)address;
-    return true;
+    if (ag_pinned_blocks_n_kept())
+        address = serve_kept(context, bytes, how);
+    if (address)
+        ag_stats_add(AG_STAT_PINNED_HIT, 1);
+    else if ((address = make_new(context, bytes, how)))
+        ag_stats_add(AG_STAT_PINNED_MADE, 1);
+    if (address)
+        *ret_p = (void *)(uintptr_t)address;
+    return address != 0;
 }
 
 void ag_pinned_note(void *p, size_t bytes, unsigned how)
@@ -94,14 +120,16 @@ void ag_pinned_note(void *p, size_t bytes, unsigned how)
     struct ag_context *context = ag_context_current();
 
     if (context && !ag_context_is_inside() && is_kept_kind(how))
-        ag_pinned_blocks_note((uintptr_t)p, bytes, how, context);
+        (void)ag_pinned_blocks_note((uintptr_t)p, bytes, how, context, false);
 }
 
 /* --- what goes back --- */
 
 static CUresult give_to_driver(struct ag_pinned_block *block, enum ag_pinned_state otherwise)
 {
-    CUresult result = ag_cu.cuMemFreeHost((void *)(uintptr_t)block->address);
+    void *memory = (void *)(uintptr_t)block->address;
+    CUresult result =
+        block->is_made ? ag_pinned_made_free(memory, block->size) : ag_cu.cuMemFreeHost(memory);
 
     if (result != CUDA_SUCCESS) {
         ag_pinned_blocks_return(block, otherwise);
@@ -131,6 +159,21 @@ static bool give_back(struct ag_pinned_block *blocks, enum ag_stat why)
     ag_capture_restore(previous);
     ag_stats_add(why, n);
     return n != 0;
+}
+
+/* Natively its memory is gone with it. */
+void ag_pinned_context_dying(const struct ag_context *context)
+{
+    struct ag_pinned_block *made = ag_pinned_blocks_context_dying(context);
+
+    ag_pinned_made_context_dying(context);
+    while (made) {
+        struct ag_pinned_block *block = made;
+
+        made = block->next;
+        (void)ag_pinned_made_free((void *)(uintptr_t)block->address, block->size);
+        ag_pinned_blocks_forget(block);
+    }
 }
 
 static void wait_idle(struct ag_context *context, void *idle)

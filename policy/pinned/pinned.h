@@ -30,6 +30,9 @@ void ag_pinned_note(void *p, size_t bytes, unsigned how);
 /* The whole of cuMemFreeHost. */
 CUresult ag_pinned_free(void *p);
 
+/* The context ends, which is idle, with its memory. */
+void ag_pinned_context_dying(const struct ag_context *context);
+
 /* An allocation of host memory failed for want of it. True: what was kept has gone back, and it is
  * worth another try. */
 bool ag_pinned_relieve(void);

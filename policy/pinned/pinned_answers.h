@@ -17,6 +17,12 @@ static inline bool ag_pinned_answers_find(CUdeviceptr address, struct ag_pinned_
 /* Where it was found: the address to ask the driver about. For what the program has freed, or has
  * not asked for, that of memory which the driver does not know. */
 CUdeviceptr ag_pinned_answers_known(CUdeviceptr address, const struct ag_pinned_seen *seen);
+/* The address to ask about, where the driver answers otherwise of memory that is registered: of
+ * what we made for the program, some that was allocated likewise. */
+CUdeviceptr ag_pinned_answers_allocated(CUdeviceptr address, const struct ag_pinned_seen *seen);
+/* The address to ask about the attribute. */
+CUdeviceptr ag_pinned_answers_asked(CUdeviceptr address, CUpointer_attribute attribute,
+                                    const struct ag_pinned_seen *seen);
 /* Corrects the driver's answer about it. */
 void ag_pinned_answers_correct(void *data, CUpointer_attribute attribute,
                                const struct ag_pinned_seen *seen);
@@ -27,6 +33,13 @@ static inline CUdeviceptr ag_pinned_answers_address(CUdeviceptr address)
     struct ag_pinned_seen seen;
 
     return ag_pinned_answers_find(address, &seen) ? ag_pinned_answers_known(address, &seen)
+                                                  : address;
+}
+static inline CUdeviceptr ag_pinned_answers_as_allocated(CUdeviceptr address)
+{
+    struct ag_pinned_seen seen;
+
+    return ag_pinned_answers_find(address, &seen) ? ag_pinned_answers_allocated(address, &seen)
                                                   : address;
 }
 

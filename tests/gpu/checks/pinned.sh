@@ -3,7 +3,8 @@
 # same_pinned MODE: the same text; some of it was kept.
 same_pinned() {
     same_output ALLOGRAFT_HOST="$1" ALLOGRAFT_POLICY=native -- "$BIN/pinned" answers || return $?
-    report 'pinned.hits >= 4'
+    report 'pinned.hits >= 4' || return 1
+    echo "$(report pinned.made) large blocks were of our own making"
 }
 
 pinned_background_checks() {
@@ -36,13 +37,20 @@ pinned_in_turn() {
 pinned_checks() {
     local way
     for way in cache fast; do
-        if any_wanted "pinned/$way-"{pairs,4kib,1mib,64mib,after-work,first,threads-measured,threads,threads-first}; then
+        if any_wanted "pinned/$way-"{pairs,4kib,1mib,64mib,after-work,first,blocks,new-16mib,new-256mib,new-1gib,new-up,new-down,new-kernel,threads-measured,threads,threads-first}; then
             measures "pinned/$way-pairs" pinned_in_turn "pinned-pairs-$way" pairs "$way"
             check "pinned/$way-4kib" bound judge "pinned-pairs-$way" pair_4kib_us 'w <= 0.3'
             check "pinned/$way-1mib" bound judge "pinned-pairs-$way" pair_1mib_us 'w <= 0.3'
             check "pinned/$way-64mib" bound judge "pinned-pairs-$way" pair_64mib_us 'w <= 0.3'
             check "pinned/$way-after-work" bound judge "pinned-pairs-$way" pair_after_work_4kib_us 'w <= n / 20'
             check "pinned/$way-first" bound judge "pinned-pairs-$way" first_256mib_us 'w <= 1.03 * n'
+            measures "pinned/$way-blocks" pinned_in_turn "pinned-blocks-$way" blocks "$way"
+            check "pinned/$way-new-16mib" bound judge "pinned-blocks-$way" new_16mib_us 'w <= 1.03 * n'
+            check "pinned/$way-new-256mib" bound judge "pinned-blocks-$way" new_256mib_us 'w <= 1.03 * n'
+            check "pinned/$way-new-1gib" bound judge "pinned-blocks-$way" new_1gib_us 'w <= n / 3'
+            check "pinned/$way-new-up" bound judge "pinned-blocks-$way" new_up_gb_per_s 'w >= 0.97 * n'
+            check "pinned/$way-new-down" bound judge "pinned-blocks-$way" new_down_gb_per_s 'w >= 0.97 * n'
+            check "pinned/$way-new-kernel" bound judge "pinned-blocks-$way" new_kernel_gb_per_s 'w >= 0.97 * n'
             measures "pinned/$way-threads-measured" pinned_in_turn "pinned-threads-$way" threads "$way"
             check "pinned/$way-threads" bound judge "pinned-threads-$way" turn_p99_us 'w <= n / 10'
             check "pinned/$way-threads-first" bound judge "pinned-threads-$way" first_turn_p99_us 'w <= 1.03 * n'

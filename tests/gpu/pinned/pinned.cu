@@ -3,8 +3,9 @@
  *     pinned answers   what the driver says of new, freed and reused memory: one text
  *     pinned wait      the host reads other pinned memory right after a cudaFreeHost: 0 as natively
  *     pinned early     memory freed beside a kernel that writes it is nobody else's until then
- *     pinned threads   24 threads pin, copy and free: their bytes; then `name value`: the turns, and
+ *     pinned threads   24 threads pin, copy and free: their bytes; `name value`: the turns, and
  *                      those in which sizes are new
+ *     pinned blocks    `name value`: large blocks that are new, and copies and kernels that use one
  *     pinned pairs     `name value`: pairs of cudaMallocHost and cudaFreeHost, of the same size
  */
 #include "tests/gpu/check.h"
@@ -36,6 +37,25 @@ static void say_pointer(const char *what, void *p)
     (void)cudaGetLastError();
 }
 
+static void say_kind(CUdeviceptr at)
+{
+    static const CUpointer_attribute kinds[] = {
+        CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, CU_POINTER_ATTRIBUTE_MAPPED,
+        CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE, CU_POINTER_ATTRIBUTE_ACCESS_FLAGS,
+        CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE,   CU_POINTER_ATTRIBUTE_IS_MANAGED,
+        CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES,
+    };
+
+    printf("    kind:");
+    for (CUpointer_attribute kind : kinds) {
+        unsigned long long value = 0;
+        int code = (int)cuPointerGetAttribute(&value, kind, at);
+
+        printf(" %d %llu", code, value);
+    }
+    printf("\n");
+}
+
 /* The runtime answers for memory that the driver does not know: so it is asked itself, too. */
 static void say_driver(void *p, size_t offset)
 {
@@ -52,6 +72,7 @@ static void say_driver(void *p, size_t offset)
     printf("    size: %d, %zu\n", code, range);
     code = (int)cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, at);
     printf("    type: %d, %u\n", code, type);
+    say_kind(at);
     code = (int)cuPointerGetAttribute(&sync, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, at);
     printf("    synchronous: %d, %u\n", code, sync & 1);
 }
@@ -84,6 +105,9 @@ static void say_life(size_t bytes, size_t again, unsigned flags)
     printf("inside: %d\n", (int)cuMemFreeHost((char *)p + 64));
     printf("unregistered: %d\n", (int)cuMemHostUnregister(p));
     OK(cudaHostAlloc(&p, again, flags));
+    printf("again, unregistered: %d\n", (int)cuMemHostUnregister(p));
+    printf("again, registered: %d\n", (int)cuMemHostRegister(p, again, 0));
+    printf("again, inside: %d\n", (int)cuMemFreeHost((char *)p + 64));
     say_pointer("again", p);
     say_driver(p, 0);
     say_driver(p, again - 1);
@@ -341,6 +365,68 @@ static int pairs(void)
     return 0;
 }
 
+/* --- new blocks --- */
+
+static __global__ void sum(const uint4 *words, size_t n, unsigned *result)
+{
+    unsigned own = 0;
+
+    for (size_t i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x)
+        own += words[i].x + words[i].y + words[i].z + words[i].w;
+    if (own)
+        atomicAdd(result, own);
+}
+
+/* The best of some, in GB/s. */
+template <typename F> static double rate(size_t bytes, F &&move)
+{
+    double best = 0;
+
+    for (int i = 0; i < 6; i++) {
+        double begin = now_s();
+
+        move();
+        OK(cudaDeviceSynchronize());
+        best = std::max(best, (double)bytes / (now_s() - begin) / 1e9);
+    }
+    return best;
+}
+
+static void *new_block(const char *name, size_t bytes)
+{
+    double begin = now_s();
+    void *p;
+
+    OK(cudaMallocHost(&p, bytes));
+    printf("new_%s_us %.0f\n", name, (now_s() - begin) * 1e6);
+    return p;
+}
+
+/* Of sizes that nobody has freed yet; then how fast the device gets at the largest. */
+static int blocks()
+{
+    const size_t bytes = 1024 * MIB;
+    unsigned *result;
+    void *p[4], *device;
+
+    OK(cudaMalloc(&device, bytes));
+    OK(cudaMalloc(&result, sizeof *result));
+    p[0] = new_block("16mib", 16 * MIB);
+    p[1] = new_block("64mib", 64 * MIB);
+    p[2] = new_block("256mib", 256 * MIB);
+    p[3] = new_block("1gib", bytes);
+    printf("new_up_gb_per_s %.2f\n",
+           rate(bytes, [&] { OK(cudaMemcpyAsync(device, p[3], bytes, cudaMemcpyHostToDevice)); }));
+    printf("new_down_gb_per_s %.2f\n",
+           rate(bytes, [&] { OK(cudaMemcpyAsync(p[3], device, bytes, cudaMemcpyDeviceToHost)); }));
+    printf("new_kernel_gb_per_s %.2f\n", rate(bytes, [&] {
+               sum<<<1024, 256>>>((const uint4 *)p[3], bytes / sizeof(uint4), result);
+           }));
+    for (void *block : p)
+        OK(cudaFreeHost(block));
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "";
@@ -356,5 +442,7 @@ int main(int argc, char **argv)
         return threads();
     if (!strcmp(what, "pairs"))
         return pairs();
+    if (!strcmp(what, "blocks"))
+        return blocks();
     return EXIT_UNUSABLE;
 }

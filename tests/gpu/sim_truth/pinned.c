@@ -1,5 +1,11 @@
 /* pinned.c: pinned memory: flags, attributes, codes, and what its end waits for (R1100 to R1199).
  */
+#include <stdbool.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include "tests/gpu/sim_truth/truth.h"
 
 #define MIB ((size_t)1 << 20)
@@ -185,6 +191,100 @@ void group_pinned_attributes(void)
     OK(D(cuMemFree)(device_of(p)));
     say_pointers("R1187", "pointers of freed device memory", p);
     say_pointers("R1188", "pointers of the address 1", (void *)1);
+}
+
+/* --- large blocks, registered by whoever stands between a program and the driver --- */
+
+static char *mapped_and_registered(size_t bytes)
+{
+    char *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+    if (p == MAP_FAILED)
+        abort();
+    OK(D(cuMemHostRegister)(p, bytes, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP));
+    return p;
+}
+
+static void say_kind(const char *id, const char *name, char *p)
+{
+    static const CUpointer_attribute kinds[] = {
+        CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, CU_POINTER_ATTRIBUTE_MAPPED,
+        CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE, CU_POINTER_ATTRIBUTE_ACCESS_FLAGS,
+        CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE,   CU_POINTER_ATTRIBUTE_SYNC_MEMOPS,
+        CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES,
+    };
+    char text[256] = "";
+
+    for (unsigned i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+        unsigned long long value = 0;
+        CUresult code = D(cuPointerGetAttribute)(&value, kinds[i], device_of(p));
+        size_t length = strlen(text);
+
+        (void)snprintf(text + length, sizeof(text) - length, " %d:%llu", (int)code, value);
+    }
+    row(id, name, "codes and values%s", text);
+}
+
+static void say_range(const char *id, const char *name, char *p, size_t offset)
+{
+    CUdeviceptr start = 0, base = 0;
+    size_t size = 0;
+    CUresult one = D(cuPointerGetAttribute)(&start, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
+                                            device_of(p + offset));
+    CUresult other = D(cuMemGetAddressRange)(&base, &size, device_of(p + offset));
+
+    row(id, name, "codes %d %d, begins %d %d, size %zu", (int)one, (int)other,
+        start == device_of(p), base == device_of(p), size);
+}
+
+static void say_set(const char *id, const char *name, char *p)
+{
+    unsigned value = 1;
+
+    row(id, name, "code %d",
+        D(cuPointerSetAttribute)(&value, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, device_of(p)));
+}
+
+/* What a child finds there, and whether its parent finds what it wrote. */
+static void say_forked(const char *id, const char *name, volatile char *p)
+{
+    int status = 0;
+    pid_t child;
+
+    *p = 1;
+    child = fork();
+    if (!child) {
+        bool finds = *p == 1;
+
+        *p = 2;
+        _exit(finds ? 7 : 8);
+    }
+    if (child < 0 || waitpid(child, &status, 0) != child)
+        abort();
+    row(id, name, "the child %s, the parent then %d",
+        WIFSIGNALED(status)        ? "faults"
+        : WEXITSTATUS(status) == 7 ? "finds it"
+                                   : "finds something else",
+        *p);
+}
+
+void group_pinned_large(void)
+{
+    const size_t bytes = 64 * MIB - 5000;
+    char *ours, *drivers;
+
+    open_device();
+    drivers = pinned(bytes, CU_MEMHOSTALLOC_PORTABLE);
+    ours = mapped_and_registered(bytes);
+    say_kind("R1190", "the kind of 64 MiB of pinned memory", drivers);
+    say_kind("R1191", "the kind of 64 MiB of registered memory", ours);
+    say_range("R1192", "the range of pinned memory, inside", drivers, 5 * MIB + 7);
+    say_range("R1193", "the range of registered memory, inside", ours, 5 * MIB + 7);
+    say_forked("R1194", "pinned memory in a forked child", drivers);
+    say_forked("R1195", "4 KiB of pinned memory in a forked child", plainly_pinned(4096));
+    say_set("R1196", "SYNC_MEMOPS set of pinned memory", drivers);
+    say_set("R1197", "SYNC_MEMOPS set of registered memory", ours);
+    row("R1198", "cuMemFree of registered memory", "code %d", D(cuMemFree)(device_of(ours)));
 }
 
 void group_pinned_waits(void)

@@ -26,6 +26,7 @@
     X("pinned flags", group_pinned_flags)                              \
     X("pinned codes", group_pinned_codes)                              \
     X("pinned attributes", group_pinned_attributes)                    \
+    X("pinned large", group_pinned_large)                              \
     X("pinned waits", group_pinned_waits)                              \
     X("pinned contexts", group_pinned_contexts)                        \
     X("attributes", group_attributes)                                  \

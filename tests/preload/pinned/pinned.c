@@ -1,6 +1,6 @@
 /* Pinned memory that is taken and given back again and again: each way to tell native memory from
  * memory that is kept.
- *     pinned answers|wait|early|contexts|capture|broken|cold|idle|eased|pairs|fork|room
+ *     pinned answers|wait|early|contexts|capture|broken|cold|idle|eased|large|pairs|fork|room
  *     pinned wait|cold|threads|crowd ITERATIONS */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -165,6 +165,132 @@ static void answers(void)
     OK(cuCtxSetCurrent(context));
     say_all("still there", p, 0);
     SAY_CODE("free", cuMemFreeHost(p));
+}
+
+/* --- large blocks --- */
+
+#define LARGE (((size_t)20 << 20) - 5000)
+
+static void say_kind(void *host)
+{
+    static const CUpointer_attribute kinds[] = {
+        CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE,
+        CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES,
+        CU_POINTER_ATTRIBUTE_MAPPED,
+        CU_POINTER_ATTRIBUTE_ACCESS_FLAGS,
+        CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE,
+        CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE,
+        CU_POINTER_ATTRIBUTE_IS_MANAGED,
+        CU_POINTER_ATTRIBUTE_SYNC_MEMOPS,
+    };
+
+    for (unsigned i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+        CUpointer_attribute kind = kinds[i];
+        unsigned long long one = 0, together = 0;
+        void *place = &together;
+
+        SAY_CODE("    kind", cuPointerGetAttribute(&one, kind, (uintptr_t)host));
+        SAY_CODE("    together", cuPointerGetAttributes(1, &kind, &place, (uintptr_t)host + 5));
+        say("    %llu %llu", one, together);
+    }
+}
+
+static void say_mistakes(char *host)
+{
+    CUdeviceptr device;
+
+    OK(cuMemAlloc(&device, 4096));
+    SAY_CODE("unregistered", cuMemHostUnregister(host));
+    SAY_CODE("unregistered, inside", cuMemHostUnregister(host + 4096));
+    SAY_CODE("registered", cuMemHostRegister(host, LARGE, 0));
+    SAY_CODE("registered, a part", cuMemHostRegister(host + 8192, 4096, 0));
+    SAY_CODE("freed inside", cuMemFreeHost(host + 4096));
+    SAY_CODE("as device memory", cuMemFree((uintptr_t)host));
+    SAY_CODE("copied past its end", cuMemcpyHtoD(device, host + LARGE - 100, 4096));
+    SAY_CODE("copied", cuMemcpyHtoD(device, host + LARGE - 4096, 4096));
+    OK(cuMemFree(device));
+}
+
+static void say_contents(uint32_t *host, const char *what)
+{
+    const uint32_t words = LARGE / sizeof(*host);
+    uint32_t n_set = 0;
+
+    for (uint32_t i = 0; i < words; i++)
+        n_set += host[i] != 0;
+    say("%s: %u words are set", what, n_set);
+    launch_fill(NULL, device_of(host) + 4096, 5000, 7);
+    launch_fill(NULL, device_of(host) + LARGE - 4096, 1024, 9);
+    OK(cuCtxSynchronize());
+    say("wrong words %u %u", wrong_words(host + 1024, 5000, 7),
+        wrong_words(host + words - 1024, 1024, 9));
+}
+
+/* Memory is shared with a child, or is its own from then on: the parent's is as it was. */
+static void say_after_fork(uint32_t *host)
+{
+    pid_t child = fork();
+
+    if (!child)
+        _exit(0);
+    say_child(child);
+    launch_fill(NULL, device_of(host), 5000, 70);
+    OK(cuCtxSynchronize());
+    say("wrong words %u", wrong_words(host, 5000, 70));
+}
+
+static void large_life(unsigned flags)
+{
+    char *p;
+
+    say("flags %u", flags);
+    OK(cuMemHostAlloc((void **)&p, LARGE, flags));
+    say_all("new", p, 0);
+    say_all("new, inside", p, LARGE - 1);
+    say_all("behind", p, LARGE);
+    say_kind(p);
+    say_mistakes(p);
+    say_contents((uint32_t *)p, "new");
+    say_after_fork((uint32_t *)p);
+    OK(cuMemFreeHost(p));
+    say_all("freed", p, 4096);
+    SAY_CODE("freed twice", cuMemFreeHost(p));
+    SAY_CODE("unregistered", cuMemHostUnregister(p));
+}
+
+static void large_in_context(void)
+{
+    CUcontext other;
+    CUdeviceptr device;
+    uint32_t *p, *q;
+
+    OK(cuCtxCreate(&other, NULL, 0, 0));
+    OK(cuMemHostAlloc((void **)&p, LARGE, 0));
+    OK(cuMemAllocHost((void **)&q, LARGE));
+    OK(cuMemFreeHost(q));
+    OK(cuCtxSetCurrent(context));
+    OK(cuMemAlloc(&device, 4096)); /* the other context's memory is this one's, too */
+    memset(p, 3, 4096);
+    OK(cuMemcpyHtoD(device, p, 4096));
+    launch_fill(NULL, (uintptr_t)p, 100, 5);
+    OK(cuCtxSynchronize());
+    say("wrong words %u", wrong_words(p, 100, 5));
+    OK(cuCtxDestroy(other));
+    say_all("its context is gone", p, 0);
+    SAY_CODE("free", cuMemFreeHost(p));
+}
+
+static void large(void)
+{
+    void *p;
+
+    for (unsigned flags = 0; flags < 5; flags++)
+        large_life(flags);
+    question(LARGE, LARGE - 5000, 0);
+    OK(cuMemAllocHost(&p, LARGE));
+    say_host(p, 4096);
+    SAY_CODE("free", cuMemFreeHost(p));
+    large_in_context();
 }
 
 /* --- waits --- */
@@ -551,6 +677,8 @@ int main(int argc, char **argv)
         broken(argc == 2);
     else if (!strcmp(what, "cold"))
         cold(iterations);
+    else if (!strcmp(what, "large"))
+        large();
     else if (!strcmp(what, "eased"))
         eased();
     else if (!strcmp(what, "pairs"))

@@ -87,7 +87,7 @@ class Pinned(Case):
 
     def test_a_driver_that_refuses(self):
         for symbol in ('cuMemFreeHost', 'cuCtxRecordEvent', 'cuEventSynchronize', 'cuEventCreate', 'cuEventQuery',
-                       'cuPointerGetAttribute'):
+                       'cuStreamQuery', 'cuPointerGetAttribute'):
             for n in ('1', '2', '3', '0'):
                 if (symbol, n) in (('cuMemFreeHost', '0'), ('cuPointerGetAttribute', '0')):
                     continue
@@ -122,6 +122,19 @@ class Pinned(Case):
             said = 'at first: 100 pairs, 200 %s\none stream: 100 pairs, 202 %s\ntwo streams: 100 pairs, %d %s\n'
             calls = 'calls of the driver'
             self.assertEqual(result.out, said % (calls, calls, behind_two, calls))
+
+    def test_large_blocks(self):
+        """Nobody sees who made them; where the driver or the host has no part in it, they are the driver's."""
+        crew = {'ALLOGRAFT_COPY_THREADS': '3'}
+        made = [dict(variant, **crew, **more) for variant in (CACHE, FAST)
+                for more in ({}, {'ALLOGRAFT_HOST_CACHE': '0'}, {'ALLOGRAFT_COPY': 'driver'}, {'ALLOGRAFT_STACKS': '4'})]
+        for _, result in self.kept('large', variants=made):
+            self.assertGreater(result.report()['pinned']['made'], 6)
+        with host(proc__meminfo='MemTotal: 4000000 kB\nMemAvailable: 40000 kB\n') as short:
+            not_made = [dict(CACHE, **crew, **short), dict(CACHE, **crew, SIM_ATTRIBUTES='91=0'),
+                        dict(CACHE, **crew, SIM_FAIL='cuMemHostRegister_v2:1:1')]  # which is not asked again
+            for _, result in self.kept('large', variants=not_made):
+                self.assertEqual(result.report()['pinned']['made'], 0)
 
     def test_the_bound(self):
         result = run_faked(['cold', '5'], dict(CACHE, ALLOGRAFT_HOST_CACHE='600000'))
