@@ -1,6 +1,6 @@
 /* Pinned memory that is taken and given back again and again: each way to tell native memory from
  * memory that is kept.
- *     pinned answers|wait|early|contexts|capture|broken|cold|idle|eased|large|pairs|fork|room
+ *     pinned answers|wait|early|contexts|capture|broken|cold|idle|hold|eased|large|pairs|fork|room
  *     pinned wait|cold|threads|crowd ITERATIONS */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -559,6 +559,15 @@ static void eased(void)
     say_frees("later");
 }
 
+/* Until its input ends. */
+static void hold(void)
+{
+    warm(1 << 20, 0);
+    say("ready");
+    while (getchar() != EOF)
+        ;
+}
+
 /* --- threads --- */
 
 static unsigned n_iterations;
@@ -679,6 +688,8 @@ int main(int argc, char **argv)
         cold(iterations);
     else if (!strcmp(what, "large"))
         large();
+    else if (!strcmp(what, "hold"))
+        hold();
     else if (!strcmp(what, "eased"))
         eased();
     else if (!strcmp(what, "pairs"))

@@ -43,9 +43,12 @@ def listed(*words):
 class Running:
     """A process with memory, for as long as the block lasts."""
 
+    def __init__(self, *command, **more):
+        self.command, self.more = command or (LIFE, 'wait'), more
+
     def __enter__(self):
-        env = environment(LD_PRELOAD=':'.join(RUNTIME + [LIBRARY]), ALLOGRAFT_STATS='off')
-        self.process = subprocess.Popen([LIFE, 'wait'], env=env, stdin=subprocess.PIPE,
+        env = environment(LD_PRELOAD=':'.join(RUNTIME + [LIBRARY]), ALLOGRAFT_STATS='off', **self.more)
+        self.process = subprocess.Popen(self.command, env=env, stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE, universal_newlines=True)
         while self.process.stdout.readline() not in ('ready\n', ''):
             pass
@@ -166,6 +169,14 @@ class Top(Case):
             # Between two looks it did nothing.
             row, = listed('--interval', '0.05')
             self.assertEqual((row['allocs'], row['allocs_per_s'], row['alloc_bytes_per_s']), (3, 0, 0))
+
+    def test_pinned_memory_that_is_kept(self):
+        for more, kept in (({}, 0), ({'ALLOGRAFT_HOST': 'cache'}, 1 << 20)):
+            with Running(program('preload_pinned'), 'hold', **more):
+                row, = listed()
+                self.assertEqual(row['pinned_kept_bytes'], kept)
+                title, line = top('--once').stdout.splitlines()[1:3]
+                self.assertEqual('1.00 MiB' in line, kept > 0, (title, line))
 
     def test_dead(self):
         preloaded([EXITS, 'kill'])
