@@ -92,13 +92,11 @@ bool ag_touch_pieces(void *memory, size_t bytes, size_t piece_bytes)
     bool touched = false;
     int cancels;
 
-    if (ag_crew_size() < 2)
-        return false;
     (void)sigfillset(&all);
     (void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancels);
     (void)pthread_sigmask(SIG_BLOCK, &all, &before);
     if (ag_crew_claim()) {
-        touched = touch_claimed(memory, bytes, piece_bytes);
+        touched = ag_crew_size() > 1 && touch_claimed(memory, bytes, piece_bytes);
         ag_crew_release();
     }
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);

@@ -211,14 +211,11 @@ static void say_mistakes(char *host)
     OK(cuMemFree(device));
 }
 
-static void say_contents(uint32_t *host, const char *what)
+/* What is in new memory is nobody's to know (R1147). */
+static void say_contents(uint32_t *host)
 {
     const uint32_t words = LARGE / sizeof(*host);
-    uint32_t n_set = 0;
 
-    for (uint32_t i = 0; i < words; i++)
-        n_set += host[i] != 0;
-    say("%s: %u words are set", what, n_set);
     launch_fill(NULL, device_of(host) + 4096, 5000, 7);
     launch_fill(NULL, device_of(host) + LARGE - 4096, 1024, 9);
     OK(cuCtxSynchronize());
@@ -250,7 +247,7 @@ static void large_life(unsigned flags)
     say_all("behind", p, LARGE);
     say_kind(p);
     say_mistakes(p);
-    say_contents((uint32_t *)p, "new");
+    say_contents((uint32_t *)p);
     say_after_fork((uint32_t *)p);
     OK(cuMemFreeHost(p));
     say_all("freed", p, 4096);
