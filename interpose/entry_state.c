@@ -9,6 +9,7 @@
 #include "interpose/core/settings/options.h"
 #include "interpose/hooks/entry.h"
 #include "policy/order/watch.h"
+#include "policy/paging/latch.h"
 #include "policy/pinned/pinned.h"
 
 _Thread_local int ag_entry_depth;
@@ -55,7 +56,8 @@ static int needed(void)
            (replay & AG_REPLAY_ON ? AG_WHEN_GRAPH : 0) |
            (replay & AG_REPLAY_TIMED ? AG_WHEN_WAITS : 0) |
            (ag_entry_has_copies() ? AG_WHEN_COPIES : 0) |
-           (replay & AG_REPLAY_SLEEPS ? AG_WHEN_SLEEPS : 0) | (ag_pinned_on ? AG_WHEN_HOST : 0);
+           (replay & AG_REPLAY_SLEEPS ? AG_WHEN_SLEEPS : 0) | (ag_pinned_on ? AG_WHEN_HOST : 0) |
+           (ag_latch_is_on() ? AG_WHEN_PAGED : 0);
 }
 
 bool ag_entry_needs(enum ag_when when)

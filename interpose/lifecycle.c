@@ -77,6 +77,10 @@
 #include "policy/order/fence.h"
 #include "policy/order/free.h"
 #include "policy/order/watch.h"
+#include "policy/paging/handles.h"
+#include "policy/paging/latch.h"
+#include "policy/paging/ranges.h"
+#include "policy/paging/use.h"
 #include "policy/pinned/made.h"
 #include "policy/pinned/pinned.h"
 #include "policy/pressure.h"
@@ -176,6 +180,8 @@ static void (*const children[])(void) = {
     ag_budget_begin_child,     ag_slab_begin_child,          ag_caller_begin_child,
     ag_unseen_begin_child,     ag_sleep_begin_child,         ag_copying_begin_child,
     devices_begin_child,       ag_pinned_blocks_begin_child, ag_pinned_made_begin_child,
+    ag_ranges_begin_child,     ag_handles_begin_child,       ag_latch_begin_child,
+    ag_use_begin_child,
 };
 
 /* The driver does not work in a forked child if the parent had it in use, and all metadata is the
@@ -238,6 +244,7 @@ static void configure(void)
     ag_inject_configure(&options.rules);
     ag_budget_configure(options.limit, options.cache);
     ag_spill_configure(options.oom, options.unspill);
+    ag_ranges_configure(options.oom, options.page_piece);
     ag_managed_configure(options.oversubscribe);
     ag_managed_pool_configure(options.pool_keep);
     ag_guard_configure(options.guard);
@@ -312,6 +319,8 @@ static enum ag_entry_launches launches_under(enum ag_entry_state state)
         return AG_LAUNCHES_WATCHED;
     if (state == AG_ENTRY_ACTIVE && ag_replay_on())
         return AG_LAUNCHES_RECORDED;
+    if (ag_latch_is_on())
+        return AG_LAUNCHES_PAGED;
     if (state == AG_ENTRY_ACTIVE && options.on_error != AG_ON_ERROR_NOTE)
         return AG_LAUNCHES_CHECKED;
     return AG_LAUNCHES_PASSED;
@@ -333,7 +342,10 @@ static int replay_under(enum ag_entry_state state)
             ? AG_REPLAY_SLEEPS
             : 0;
 
-    return (replays_under(state) ? AG_REPLAY_ON : AG_REPLAY_PASSED) | timed | sleeping;
+    return (replays_under(state) ? AG_REPLAY_ON
+            : ag_latch_is_on()   ? AG_REPLAY_PAGED
+                                 : AG_REPLAY_PASSED) |
+           timed | sleeping;
 }
 
 /* Frees may leave their fence to the next work where nothing else watches work, and the driver can
@@ -342,7 +354,7 @@ static bool watches_streams_under(enum ag_entry_state state)
 {
     return state == AG_ENTRY_ACTIVE && options.free_mode == AG_FREE_AUTO &&
            options.guard == AG_GUARD_OFF && !ag_replay_on() &&
-           (options.policy != AG_POLICY_NATIVE || options.rules.n) &&
+           (options.policy != AG_POLICY_NATIVE || options.rules.n || options.oom == AG_OOM_PAGE) &&
            !ag_options_watch_launches(&options) && ag_cu.cuCtxRecordEvent && ag_cu.cuCtxWaitEvent;
 }
 
@@ -365,6 +377,7 @@ enum ag_entry_state ag_entry_start(void)
             ag_watch_begin();
         else
             ag_watch_never();
+        ag_latch_configure(ag_watch_is_on() && ag_ranges_wanted());
         /* Launches of other threads go by this alone from here on: after the watch has begun. */
         atomic_store_explicit(&ag_entry_launches, launches_under((enum ag_entry_state)state),
                               memory_order_release);

@@ -282,7 +282,7 @@ void ag_budget_note_returned(struct ag_device *device, struct ag_mem_desc desc, 
 void ag_budget_forget(struct ag_block *block)
 {
     ag_budget_note_returned(block->context->device, block->desc, block->size);
-    if (ag_mem_desc_is_on_device(block->desc))
+    if (ag_mem_desc_is_budgeted(block->desc))
         ag_budget_give(block->context->device, block->size);
     ag_ledger_remove(block);
 }

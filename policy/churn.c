@@ -69,10 +69,15 @@ void ag_churn_note_reached(void)
     atomic_store_explicit(&is_reached, true, memory_order_relaxed);
 }
 
+bool ag_churn_is_reached(void)
+{
+    return atomic_load_explicit(&is_reached, memory_order_relaxed);
+}
+
 bool ag_churn_wants_pool(const struct ag_churn *churn)
 {
     return atomic_load_explicit(&churn->saved_ns, memory_order_relaxed) >= pool_after_ns &&
-           !ag_churn_is_shared() && !atomic_load_explicit(&is_reached, memory_order_relaxed);
+           !ag_churn_is_shared() && !ag_churn_is_reached();
 }
 
 void ag_churn_begin_child(struct ag_churn *churn)

@@ -91,6 +91,7 @@ bool ag_churn_is_shared(void);
 /* Libraries that we do not see may reach its memory by themselves. What it allocates from now on is
  * of no pool. */
 void ag_churn_note_reached(void);
+bool ag_churn_is_reached(void);
 /* Is it time for a pool? */
 bool ag_churn_wants_pool(const struct ag_churn *churn);
 

@@ -15,6 +15,7 @@ enum ag_source {
     AG_SOURCE_NATIVE,       /* cuMemAlloc, freed by cuMemFree when the program frees it */
     AG_SOURCE_CACHED,       /* cuMemAlloc, ours to keep when the program frees it */
     AG_SOURCE_POOL,         /* our pool */
+    AG_SOURCE_MOVABLE,      /* a range whose pieces lie on the device or on the host (paging/) */
     AG_SOURCE_PAGED,        /* pages of its own, unmapped when the program frees it: a guard */
     AG_SOURCE_PLAIN,        /* cuMemAllocManaged */
     AG_SOURCE_MANAGED_POOL, /* our managed pool */
@@ -28,7 +29,8 @@ struct ag_mem_desc {
     /* Enumerations of rules.h for managed memory; 0 for other memory. */
     unsigned prefer : 4, access : 3, prefetch : 3;
     unsigned read_mostly : 1;
-    unsigned spilled : 1; /* what did not fit */
+    unsigned
+        spilled : 1; /* what did not fit; of a request for what can move: or may lie on the host */
     unsigned node : 16;
 };
 
@@ -49,7 +51,15 @@ static inline bool ag_mem_desc_is_on_device(struct ag_mem_desc desc)
 /* Is it device memory that the program cannot tell from native, and that is ours to keep? */
 static inline bool ag_mem_desc_is_plain_device(struct ag_mem_desc desc)
 {
-    return desc.source == AG_SOURCE_CACHED || desc.source == AG_SOURCE_POOL;
+    return desc.source == AG_SOURCE_CACHED || desc.source == AG_SOURCE_POOL ||
+           desc.source == AG_SOURCE_MOVABLE;
+}
+
+/* Is all of it on the budget of the device, by its size? Of what can move, that part is which lies
+ * there, and its handles count it. */
+static inline bool ag_mem_desc_is_budgeted(struct ag_mem_desc desc)
+{
+    return ag_mem_desc_is_on_device(desc) && desc.source != AG_SOURCE_MOVABLE;
 }
 
 /* May memory of one serve a request for the other? */

@@ -16,6 +16,7 @@
 #include "policy/order/capture.h"
 #include "policy/order/host_wait.h"
 #include "policy/order/private_stream.h"
+#include "policy/paging/handles.h"
 
 static struct ag_size pending_limit;
 
@@ -352,6 +353,7 @@ static void relieve(struct ag_device *device, bool all)
     ag_pool_trim(device);
     ag_managed_pool_trim(device);
     ag_app_pools_trim(device);
+    (void)ag_handles_give_back(device, false);
     if (device->limit == UINT64_MAX && !device->is_integrated)
         set_tight(device, true); /* by the call that is to follow */
     ag_trace_step(AG_STAT_LADDER_TRIM, device->ordinal, 0);

@@ -22,6 +22,7 @@
 #include "interpose/resolve/unseen.h"
 #include "policy/order/users.h"
 #include "policy/order/watch.h"
+#include "policy/paging/latch.h"
 
 #define AG_ENTRY               __attribute__((visibility("default")))
 #define AG_NOINLINE            __attribute__((noinline))
@@ -39,6 +40,7 @@ enum ag_entry_launches {
     AG_LAUNCHES_NEW,      /* nothing was read yet */
     AG_LAUNCHES_PASSED,   /* they jump to the driver's own */
     AG_LAUNCHES_CHECKED,  /* they call it: errors are looked for */
+    AG_LAUNCHES_PAGED,    /* what they use comes to the device, and nothing moves meanwhile */
     AG_LAUNCHES_WATCHED,  /* what they use is prefetched; recorded where streams are replayed */
     AG_LAUNCHES_RECORDED, /* only recorded */
 };
@@ -51,6 +53,8 @@ enum ag_entry_replay {
     AG_REPLAY_ON = 2,     /* marked streams are replayed */
     AG_REPLAY_TIMED = 4,  /* calls that can wait are timed, or asked for errors (entry_waits.h) */
     AG_REPLAY_SLEEPS = 8, /* calls that wait may sleep (policy/waiting/) */
+    AG_REPLAY_PAGED =
+        16, /* instead of PASSED: calls that submit work pass a latch (policy/paging/) */
 };
 
 /* The calling thread is inside one of our hooks while this is not 0 (entry_state.c): what it calls

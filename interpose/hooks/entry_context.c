@@ -28,6 +28,8 @@ static CUresult entered(CUresult result, const CUcontext *handle, CUdevice devic
         return result;
     ag_lifecycle_context_exists();
     context = ag_context_enter(*handle, device);
+    ag_latch_enter(); /* what moves now does not know of its work; later nothing does */
+    ag_latch_leave();
     if (context) {
         ag_alloc_prepare(context, caller);
         ag_ipc_context_entered(context);

@@ -5,6 +5,7 @@
 #include "graph/record/memory.h"
 #include "interpose/copies/copying.h"
 #include "interpose/hooks/entry_replay.h"
+#include "interpose/hooks/movable/aside.h"
 #include "policy/contexts/context.h"
 
 static inline uint64_t host_address(const void *host)
@@ -30,6 +31,16 @@ static void flush_for_copy(bool all_of_context, CUdeviceptr one, CUdeviceptr oth
         ag_replay_flush_context(NULL, AG_FLUSH_COPY);
         ag_replay_flush_thread(AG_FLUSH_COPY);
     }
+}
+
+/* Asks for the same on the default stream where that is due (aside.h). */
+static bool copied_aside(CUresult *ret_result, CUdeviceptr to, CUdeviceptr from, size_t bytes,
+                         bool per_thread)
+{
+    if (!ag_aside_is_due(to, from))
+        return false;
+    *ret_result = ag_cu.cuMemcpyDtoDAsync_v2(to, from, bytes, ag_aside_stream(per_thread));
+    return true;
 }
 
 static inline struct ag_copying_place on(CUstream stream, bool per_thread)

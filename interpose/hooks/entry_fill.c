@@ -3,6 +3,7 @@
  * device memory. */
 #include "graph/copies.h"
 #include "interpose/hooks/entry_replay.h"
+#include "interpose/hooks/movable/aside.h"
 
 static bool record_line(struct ag_stream *state, bool blocking, CUdeviceptr to, unsigned width,
                         uint32_t value, size_t count)
@@ -31,5 +32,13 @@ static bool record_rows(struct ag_stream *state, bool blocking, CUdeviceptr to, 
 
     return ag_copies_fill(state, &fill);
 }
+
+/* Asks for the same on the default stream, by `fill`, where that is due (aside.h). */
+#define filled_aside(ret_result, to, fill, value, count, per_thread) \
+    (ag_aside_is_due(to, to) &&                                      \
+     (*(ret_result) = (fill)(to, value, count, ag_aside_stream(per_thread)), true))
+#define rows_filled_aside(ret_result, to, fill, pitch, value, columns, rows, per_thread) \
+    (ag_aside_is_due(to, to) &&                                                          \
+     (*(ret_result) = (fill)(to, pitch, value, columns, rows, ag_aside_stream(per_thread)), true))
 
 #include "interpose/hooks/made/fills.h"

@@ -10,6 +10,7 @@
 #include "interpose/core/base/pages.h"
 #include "interpose/core/driver/driver.h"
 #include "interpose/hooks/entry.h"
+#include "interpose/hooks/movable/graph_memory.h"
 #include "policy/order/drain.h"
 
 bool ag_entry_is_pageable(CUdeviceptr address)
@@ -35,8 +36,17 @@ static bool reads_pageable(const CUDA_MEMCPY3D *copy)
 /* Nothing is asked of the driver once frees wait anyway. */
 static void note_copy(const CUDA_MEMCPY3D *copy)
 {
+    ag_graph_memory_of_copy(copy);
     if (copy && ag_drain_may_begin() && reads_pageable(copy))
         ag_drain_note_visible(AG_VISIBLE_PAGEABLE);
+}
+
+/* A fill of cuGraphAddNode(), whose structure is another one than cuGraphAddMemsetNode() takes. */
+static void note_fill(const CUDA_MEMSET_NODE_PARAMS_v2 *fill)
+{
+    const CUDA_MEMSET_NODE_PARAMS named = {.dst = fill->dst};
+
+    ag_graph_memory_of_fill(&named);
 }
 
 static void note_node(const CUgraphNodeParams *parameters)
@@ -45,6 +55,8 @@ static void note_node(const CUgraphNodeParams *parameters)
         ag_drain_note_visible(AG_VISIBLE_HOST_FUNCTION);
     if (parameters && parameters->type == CU_GRAPH_NODE_TYPE_MEMCPY)
         note_copy(&parameters->memcpy.copyParams);
+    if (parameters && parameters->type == CU_GRAPH_NODE_TYPE_MEMSET)
+        note_fill(&parameters->memset);
 }
 
 /* --- graphs that were captured --- */
@@ -80,6 +92,7 @@ void ag_entry_note_captured(CUgraph graph)
     CUgraphNode few[N_FEW], *many;
     size_t n = 0;
 
+    ag_graph_memory_of_captured(graph);
     if (!ag_drain_may_begin() || !ag_cu.cuGraphGetNodes || !ag_cu.cuGraphNodeGetType ||
         !ag_cu.cuGraphMemcpyNodeGetParams || ag_cu.cuGraphGetNodes(graph, NULL, &n) != CUDA_SUCCESS)
         return;

@@ -18,6 +18,7 @@
 #include "policy/managed/kernel_params.h"
 #include "policy/managed/prefetch.h"
 #include "policy/order/early.h"
+#include "policy/paging/use.h"
 
 /* What becomes of the launch. Unless it is passed, the thread is marked as inside. */
 static inline int enter_launch(enum ag_hook hook)
@@ -51,6 +52,24 @@ __attribute__((noinline)) static void prefetch_params(const struct ag_kernel_cal
     };
 
     ag_prefetch_before(&launch);
+}
+
+/* What the launch uses comes to the device, and then nothing moves until the latch is left. */
+__attribute__((noinline)) static void bring_and_enter(const struct ag_kernel_call *call,
+                                                      CUstream stream, bool per_thread)
+{
+    const struct ag_launch launch = {
+        .function = call->function,
+        .stream = stream,
+        .per_thread = per_thread,
+        .params = call->params,
+        .extra = call->extra,
+    };
+
+    ag_watch_work(stream, per_thread);
+    ag_use_before_launch(&launch);
+    (void)ag_entry_leave(CUDA_SUCCESS);
+    ag_latch_enter();
 }
 
 /* Gives the state back. True: withheld. */

@@ -6,6 +6,7 @@
 #include "interpose/hooks/entry_waits.h"
 #include "policy/managed/kernel_params.h"
 #include "policy/order/host_wait.h"
+#include "policy/paging/ranges.h"
 
 #define MOST_ASKS 16 /* other threads' frees keep no query for ever */
 
@@ -119,3 +120,12 @@ static CUresult altered(CUresult result)
 }
 
 #include "interpose/hooks/made/queries.h"
+
+/* Memory of cudaMalloc has no handle, also where it is mapped. */
+AG_ENTRY CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *address)
+{
+    AG_ENTER(cuMemRetainAllocationHandle, handle, address);
+    if (handle && ag_range_may_hold((uintptr_t)address))
+        return ag_entry_leave(CUDA_ERROR_INVALID_VALUE);
+    return ag_entry_leave(ag_cu.cuMemRetainAllocationHandle(handle, address));
+}

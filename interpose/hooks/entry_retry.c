@@ -45,6 +45,7 @@ static void note_old_launch(CUfunction function, CUstream stream)
 {
     ag_launches_add(function, stream);
     ag_watch_work(stream, false);
+    ag_latch_end();
 }
 
 static CUresult refuse_graph(const CUgraphExec *exec, CUgraph graph, const void *caller)

@@ -43,8 +43,10 @@ static void act_before_call(unsigned number)
     if (kind == AG_KIND_REFERENCE && ag_replay_on())
         ag_trampoline_end_replay(
             "graphs cannot have kernels that read textures or surfaces by reference");
-    if (ag_kind_may_be_work(kind))
+    if (ag_kind_may_be_work(kind)) {
         ag_watch_work(CU_STREAM_PER_THREAD, true); /* of whatever stream */
+        ag_latch_end();
+    }
     if (kind == AG_KIND_CODE && ag_entry_replays_now())
         ag_replay_forget_code(AG_FLUSH_CODE);
     else if (ag_replay_holds())

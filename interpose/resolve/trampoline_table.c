@@ -33,6 +33,7 @@ static const struct listed {
 static const char *const no_trampoline[] = {
 #define AG_NO_TRAMPOLINE(symbol) #symbol,
 #include "interpose/resolve/trampolines.def"
+#include "policy/paging/latch.h"
 };
 
 #define N_WITHOUT (sizeof(no_trampoline) / sizeof(no_trampoline[0]))
@@ -166,6 +167,7 @@ void ag_trampoline_end(const char *why)
     else if (ag_replay_on())
         ag_replay_stop();
     ag_watch_end(why);
+    ag_latch_end();
     ag_entry_depth = depth;
     ends = false;
     errno = saved_errno;

@@ -30,6 +30,7 @@
 #include "interpose/resolve/trampoline.h"
 #include "policy/churn.h"
 #include "policy/order/drain.h"
+#include "policy/paging/latch.h"
 
 #define MODULES      "/sys/module"
 #define MOST_MODULES 3u
@@ -153,6 +154,7 @@ static void note_library(size_t row, const char *name)
     if (!atomic_flag_test_and_set(&is_named[row]))
         snprintf(ag_stats.unseen[row], sizeof(ag_stats.unseen[row]), "%s", name);
     ag_churn_note_reached();
+    ag_latch_end();
     if (rows[row].deed == REACHES) {
         ag_drain_note_visible(AG_VISIBLE_RDMA);
         return;

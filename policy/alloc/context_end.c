@@ -19,6 +19,7 @@
 #include "policy/order/fence.h"
 #include "policy/order/free.h"
 #include "policy/order/host_wait.h"
+#include "policy/paging/handles.h"
 #include "policy/pinned/pinned.h"
 #include "policy/slab.h"
 
@@ -39,7 +40,7 @@ static void give_up_block(struct ag_block *block)
 static bool outlives_its_context(const struct ag_block *block)
 {
     return block->desc.source == AG_SOURCE_POOL || block->desc.source == AG_SOURCE_MANAGED_POOL ||
-           block->desc.source == AG_SOURCE_PAGED;
+           block->desc.source == AG_SOURCE_PAGED || block->desc.source == AG_SOURCE_MOVABLE;
 }
 
 static void note_gone(const struct ag_block *block)
@@ -133,6 +134,7 @@ void ag_alloc_context_dying(struct ag_context *context)
     }
     ag_pool_trim(context->device);
     ag_managed_pool_trim(context->device);
+    (void)ag_handles_give_back(context->device, true);
     ag_context_restore(pushed);
     ag_capture_restore(mode);
     ag_free_context_gone(context);

@@ -18,7 +18,8 @@ static CUresult free_in_stream_order(struct ag_block *block, CUstream stream,
                                      CUresult (*synchronize)(CUstream))
 {
     struct ag_block single = *block;
-    bool plain = block->desc.source == AG_SOURCE_PLAIN || block->desc.source == AG_SOURCE_PAGED;
+    bool plain = block->desc.source == AG_SOURCE_PLAIN || block->desc.source == AG_SOURCE_PAGED ||
+                 block->desc.source == AG_SOURCE_MOVABLE;
     CUresult result = CUDA_SUCCESS;
 
     /* The driver may lock up over native memory and a stream that is not done (580.159), as
@@ -90,7 +91,7 @@ CUresult ag_free_async(CUdeviceptr address, CUstream stream,
     result = free_in_stream_order(block, stream, free_async, synchronize);
     if (result == CUDA_SUCCESS) {
         ag_ipc_number_freed(export_number);
-        if (ag_mem_desc_is_on_device(copy.desc))
+        if (ag_mem_desc_is_budgeted(copy.desc))
             ag_budget_give(copy.context->device, copy.size);
         ag_budget_note_returned(copy.context->device, copy.desc, copy.size);
         ag_note_managed_gone(&copy);

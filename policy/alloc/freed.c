@@ -177,6 +177,8 @@ static inline bool is_freed_natively(struct ag_block *block)
     struct ag_device *device = block->context->device;
     bool keeps;
 
+    if (block->desc.source == AG_SOURCE_MOVABLE)
+        return ag_block_export_number(block) != 0;
     if (block->desc.source != AG_SOURCE_CACHED)
         return block->desc.source == AG_SOURCE_NATIVE || block->desc.source == AG_SOURCE_PAGED;
     keeps = ag_churn_keeps(&device->churn);

@@ -17,6 +17,7 @@
 #include "policy/inject.h"
 #include "policy/managed/spill.h"
 #include "policy/order/capture.h"
+#include "policy/paging/ranges.h"
 #include "policy/pressure.h"
 #include "policy/slab.h"
 
@@ -28,7 +29,7 @@ static CUresult from_driver(struct ag_context *context, struct ag_mem_desc desc,
                             struct ag_block **ret_block)
 {
     struct ag_device *device = context->device;
-    bool budgeted = ag_mem_desc_is_on_device(desc);
+    bool budgeted = ag_mem_desc_is_budgeted(desc);
     CUdeviceptr address;
     size_t size;
     CUresult result;
@@ -38,6 +39,8 @@ static CUresult from_driver(struct ag_context *context, struct ag_mem_desc desc,
         (!ag_pressure_make_room(device, bytes) || !ag_budget_take(device, bytes)))
         return CUDA_ERROR_OUT_OF_MEMORY;
     result = ag_backend_allocate(context, bytes, desc, &address, &size);
+    if (desc.source == AG_SOURCE_MOVABLE)
+        desc.spilled = false; /* of the request */
     *ret_block = result == CUDA_SUCCESS ? ag_ledger_enter(address, size, context, desc) : NULL;
     if (*ret_block) {
         ag_budget_note_given(device, desc, size);
@@ -47,7 +50,10 @@ static CUresult from_driver(struct ag_context *context, struct ag_mem_desc desc,
         ag_budget_give(device, bytes);
     if (result != CUDA_SUCCESS)
         return result;
-    (void)ag_cu.cuMemFree_v2(address);
+    if (desc.source == AG_SOURCE_MOVABLE)
+        (void)ag_range_free(address);
+    else
+        (void)ag_cu.cuMemFree_v2(address);
     return AG_LADDER_NO_LEDGER;
 }
 
@@ -165,7 +171,8 @@ static CUresult from_anywhere(struct ag_context *context, struct ag_mem_desc des
     if (result != CUDA_ERROR_OUT_OF_MEMORY)
         return result;
     /* Does it stay with us when the program frees it? */
-    if (desc.source == AG_SOURCE_POOL || (cached && ag_churn_is_on(churn)))
+    if (desc.source == AG_SOURCE_POOL || desc.source == AG_SOURCE_MOVABLE ||
+        (cached && ag_churn_is_on(churn)))
         *ret_block = larger_from_cache(context, desc, size);
     if (*ret_block)
         return from_cache(context, *ret_block);
@@ -226,7 +233,9 @@ static CUresult climb_on_device(struct ag_context *context, struct ag_mem_desc d
         }
         if (result == CUDA_SUCCESS || result == AG_LADDER_NO_LEDGER)
             return result;
-        if (desc.source != AG_SOURCE_CACHED && desc.source != AG_SOURCE_PAGED)
+        if (desc.source == AG_SOURCE_MOVABLE && result != CUDA_ERROR_NOT_SUPPORTED)
+            return result; /* the rest of the device is for what cannot move */
+        if (desc.source == AG_SOURCE_POOL || ag_mem_desc_is_managed(desc))
             ag_stats_add(AG_STAT_FALLBACK_EXHAUSTED, 1);
     }
     result = natively(context, bytes, relieved, ret_block);
@@ -267,6 +276,23 @@ static CUresult refuse_over_limit(struct ag_context *context)
     return result == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : result;
 }
 
+/* Memory that can move, whose pieces lie on the host where the device has no room. */
+static CUresult on_both(struct ag_context *context, size_t bytes, struct ag_block **ret_block)
+{
+    const struct ag_mem_desc anywhere = {.source = AG_SOURCE_MOVABLE, .spilled = true};
+    CUresult result = refuse_over_limit(context);
+    CUstreamCaptureMode mode;
+
+    if (result != CUDA_ERROR_OUT_OF_MEMORY)
+        return result;
+    mode = ag_capture_relax();
+    result = ag_capture_is_open()
+                 ? from_driver(context, anywhere, bytes, ret_block)
+                 : from_anywhere(context, anywhere, ag_cache_block_size(bytes), ret_block);
+    ag_capture_restore(mode);
+    return result == CUDA_ERROR_NOT_SUPPORTED ? CUDA_ERROR_OUT_OF_MEMORY : result;
+}
+
 static bool is_beyond_limit(struct ag_device *device, struct ag_mem_desc desc, size_t bytes)
 {
     if (!ag_mem_desc_is_on_device(desc) || bytes <= ag_budget_left(device))
@@ -287,7 +313,9 @@ CUresult ag_ladder_climb(struct ag_context *context, struct ag_mem_desc desc, si
         ag_trace_step(AG_STAT_BUDGET_HIT, context->device->ordinal, bytes);
     else
         result = climb_on_device(context, desc, bytes, ret_block);
-    if (result == CUDA_ERROR_OUT_OF_MEMORY && ag_spill_wanted())
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && ag_ranges_wanted())
+        result = on_both(context, bytes, ret_block);
+    else if (result == CUDA_ERROR_OUT_OF_MEMORY && ag_spill_wanted())
         result = on_host(context, bytes, ret_block);
     else if (result == CUDA_ERROR_OUT_OF_MEMORY && ag_budget_is_limited())
         result = refuse_over_limit(context);

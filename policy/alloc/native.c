@@ -12,13 +12,21 @@
 #include "policy/guard/guard.h"
 #include "policy/guard/paged.h"
 #include "policy/order/capture.h"
+#include "policy/order/fence.h"
 #include "policy/order/host_wait.h"
+#include "policy/paging/ranges.h"
 #include "policy/pressure.h"
 
 CUresult ag_native_free_single(const struct ag_block *copy)
 {
-    return copy->desc.source == AG_SOURCE_PAGED ? ag_paged_free(copy->address)
-                                                : ag_cu.cuMemFree_v2(copy->address);
+    switch ((enum ag_source)copy->desc.source) {
+    case AG_SOURCE_PAGED:
+        return ag_paged_free(copy->address);
+    case AG_SOURCE_MOVABLE:
+        return ag_range_free(copy->address);
+    default:
+        return ag_cu.cuMemFree_v2(copy->address);
+    }
 }
 
 void ag_native_refused(const struct ag_block *copy, uint64_t export_number, bool guarded,
@@ -47,10 +55,18 @@ CUresult ag_native_free(struct ag_block *block, bool guarded, const void *caller
      * now, may use the memory, too. */
     if (ag_context_count() > 1 && ag_host_wait_pending())
         ag_host_wait_complete(AG_STAT_WAITED_DESTROY);
+    if (copy.desc.source == AG_SOURCE_MOVABLE) {
+        result = ag_fence_wait_context(copy.context);
+        if (result != CUDA_SUCCESS) { /* the program's still */
+            ag_hand_over(block, copy.requested);
+            return result;
+        }
+    }
     ag_ledger_remove(block);
     result = ag_native_free_single(&copy);
     if (result == CUDA_SUCCESS) {
-        ag_budget_give(copy.context->device, copy.size);
+        if (ag_mem_desc_is_budgeted(copy.desc))
+            ag_budget_give(copy.context->device, copy.size);
         ag_budget_note_returned(copy.context->device, copy.desc, copy.size);
         ag_note_larger_freed(&copy);
         if (ag_pressure_is_tight(copy.context->device))

@@ -12,6 +12,7 @@
 #include "policy/guard/guard.h"
 #include "policy/managed/spill.h"
 #include "policy/order/capture.h"
+#include "policy/paging/ranges.h"
 #include "policy/slab.h"
 
 static struct ag_request_params defaults = {.policy = AG_POLICY_AUTO};
@@ -120,6 +121,15 @@ static void guard(struct ag_plan *plan, size_t bytes, bool exported)
         plan->desc = (struct ag_mem_desc){.source = AG_SOURCE_PAGED};
 }
 
+/* Is plain device memory to be of the kind that can move? Not what others may get at by themselves,
+ * nor what a rule has put somewhere. */
+static bool can_move(const struct ag_plan *plan, const struct ag_request *request, size_t bytes)
+{
+    return bytes >= AG_RANGE_LEAST && !request->capture_open && !request->exported &&
+           !ag_mem_desc_is_managed(plan->desc) && !ag_guard_is_on() &&
+           !names_placement(plan->choice.rule) && !ag_churn_is_shared() && !ag_churn_is_reached();
+}
+
 void ag_plan_make(struct ag_plan *plan, struct ag_context *context, size_t bytes,
                   const void *caller)
 {
@@ -143,6 +153,8 @@ void ag_plan_make(struct ag_plan *plan, struct ag_context *context, size_t bytes
     if (plan->decision.fallback != AG_FALLBACK_NONE)
         count_fallback(context->device, plan->decision.fallback);
     plan->desc = desc_of(context->device, plan->decision, &params, bytes);
+    if (ag_ranges_wanted() && can_move(plan, &request, bytes))
+        plan->desc = (struct ag_mem_desc){.source = AG_SOURCE_MOVABLE};
     if (ag_guard_is_on())
         guard(plan, bytes, request.exported);
 }
@@ -150,5 +162,5 @@ void ag_plan_make(struct ag_plan *plan, struct ag_context *context, size_t bytes
 bool ag_plan_redirects(void)
 {
     return defaults.policy != AG_POLICY_NATIVE || rules || ag_budget_is_limited() ||
-           ag_spill_wanted() || ag_guard_is_on();
+           ag_spill_wanted() || ag_ranges_wanted() || ag_guard_is_on();
 }

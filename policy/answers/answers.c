@@ -17,6 +17,8 @@
  *                                               program's bytes begin
  *   SYNC_MEMOPS                 the slab's      of a piece what was set for it
  *   MAPPING_SIZE, MAPPING_BASE_ADDR, MEMORY_BLOCK_ID   the driver's: they only name
+ * Of memory that can move, and lies on the host now, the driver says so; the program is told what
+ * it would be on the device: MEMORY_TYPE, DEVICE_ORDINAL, and that it has no HOST_POINTER.
  * The others agree. An address after the requested size, or in a block that was freed, is unknown,
  * as natively. */
 #include "policy/answers/answers.h"
@@ -36,6 +38,7 @@
 #include "policy/guard/guard.h"
 #include "policy/ipc/ipc.h"
 #include "policy/ledger.h"
+#include "policy/paging/handles.h"
 #include "policy/pinned/pinned_answers.h"
 #include "policy/pressure.h"
 #include "policy/slab.h"
@@ -68,7 +71,7 @@ CUresult ag_answer_mem_info(size_t *ret_free, size_t *ret_total)
     /* What guards keep is a count, relaxed. */
     ours = ag_pool_idle(context->device) + ag_managed_pool_idle(context->device) +
            ag_device_cached_room(context->device) + ag_app_pools_held(context->device) +
-           ag_managed_kept(context->device) +
+           ag_managed_kept(context->device) + ag_handles_kept(context->device) +
            atomic_load_explicit(&context->device->guard_kept, memory_order_relaxed);
     *ret_free = ours > total - *ret_free ? total : *ret_free + ours;
     answer_by_budget(context->device, ret_free, ret_total);
@@ -154,8 +157,16 @@ static void correct(void *data, CUpointer_attribute attribute, const struct ag_b
         if (block->guarded && ag_guard_shifts())
             *(unsigned char *)data = 0;
         break;
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+        if (block->desc.source == AG_SOURCE_MOVABLE)
+            memcpy(data, &(unsigned){CU_MEMORYTYPE_DEVICE}, sizeof(unsigned));
+        break;
+    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+        if (block->desc.source == AG_SOURCE_MOVABLE)
+            memcpy(data, &none, sizeof(void *));
+        break;
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-        if (block->state == AG_BLOCK_FOREIGN)
+        if (block->state == AG_BLOCK_FOREIGN || block->desc.source == AG_SOURCE_MOVABLE)
             memcpy(data, &block->context->device->ordinal, sizeof(int));
         break;
     case CU_POINTER_ATTRIBUTE_BUFFER_ID: {
@@ -234,6 +245,9 @@ CUresult ag_answer_attribute(void *data, CUpointer_attribute attribute, CUdevice
         return pinned_attribute(data, attribute, address, &pinned);
     found = ag_lookup_quickly(address, &block);
     if (found == AG_FOUND_FREED)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (found == AG_FOUND_BLOCK && block.desc.source == AG_SOURCE_MOVABLE &&
+        attribute == CU_POINTER_ATTRIBUTE_HOST_POINTER)
         return CUDA_ERROR_INVALID_VALUE;
     result = ag_cu.cuPointerGetAttribute(data, attribute, address);
     if (result == CUDA_SUCCESS)

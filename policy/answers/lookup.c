@@ -11,6 +11,7 @@
 #include "policy/contexts/context.h"
 #include "policy/guard/guard.h"
 #include "policy/ipc/ipc.h"
+#include "policy/paging/ranges.h"
 #include "policy/slab.h"
 
 #define BASES 256u
@@ -34,6 +35,9 @@ static bool look_by_driver(CUdeviceptr address, struct ag_block_seen *ret_copy,
 {
     size_t size;
 
+    *ret_base = ag_range_base(address); /* the driver may know each piece by itself */
+    if (*ret_base)
+        return ag_ledger_look(*ret_base, ret_copy);
     if (ag_cu.cuMemGetAddressRange_v2(ret_base, &size, address) != CUDA_SUCCESS)
         return false;
     if (!look_at_base(*ret_base, ret_copy))
@@ -171,6 +175,8 @@ void ag_lookup_note_exported(CUdeviceptr address)
     ag_churn_note_shared();
     if (!ag_lookup_redirected(address, &block))
         return;
+    if (block.desc.source == AG_SOURCE_MOVABLE)
+        ag_range_pin(block.address);
     if (block.slab)
         ag_lookup_close_slab(&block);
     else if (!ag_mem_desc_is_managed(block.desc) && block.desc.source != AG_SOURCE_POOL)

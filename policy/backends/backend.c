@@ -9,6 +9,7 @@
 #include "policy/order/capture.h"
 #include "policy/order/fence.h"
 #include "policy/order/private_stream.h"
+#include "policy/paging/ranges.h"
 
 static CUresult allocate_managed_pool(struct ag_context *context, size_t bytes,
                                       struct ag_mem_desc desc, CUdeviceptr *ret_address,
@@ -49,6 +50,9 @@ CUresult ag_backend_allocate(struct ag_context *context, size_t bytes, struct ag
         return allocate_managed_pool(context, bytes, desc, ret_address, ret_size);
     case AG_SOURCE_PAGED:
         return allocate_paged(context, bytes, ret_address, ret_size);
+    case AG_SOURCE_MOVABLE:
+        *ret_size = bytes;
+        return ag_range_allocate(context, bytes, desc.spilled, ret_address);
     case AG_SOURCE_NATIVE:
     case AG_SOURCE_CACHED:
         break;
@@ -80,7 +84,18 @@ static void free_waiting(CUdeviceptr address)
     ag_capture_restore(previous);
 }
 
-/* Does the driver know it as an allocation of its own, that cuMemFree frees and waits for? */
+/* A range is taken down by the driver at once: so the wait of its free comes before. */
+static void free_range(struct ag_context *context, CUdeviceptr address)
+{
+    CUstreamCaptureMode previous = ag_capture_relax();
+
+    (void)ag_fence_wait_context(context);
+    (void)ag_range_free(address);
+    ag_capture_restore(previous);
+}
+
+/* Does the driver know it as an allocation of its own, that cuMemFree frees and waits for; or is it
+ * freed as those are? */
 static bool is_single(const struct ag_block *block)
 {
     return block->desc.source != AG_SOURCE_POOL && block->desc.source != AG_SOURCE_MANAGED_POOL;
@@ -105,7 +120,9 @@ static void release_one(struct ag_context *context, struct ag_block *block, CUst
     ag_budget_forget(block);
     if (source == AG_SOURCE_PLAIN && on_device)
         ag_managed_freed(context->device, size);
-    if (single)
+    if (source == AG_SOURCE_MOVABLE)
+        free_range(context, address);
+    else if (single)
         free_waiting(address);
     else if (ag_cu.cuMemFreeAsync(address, stream) == CUDA_SUCCESS)
         ag_level_add(&ag_stats.pending_bytes, size); /* its users may be at work */

@@ -5,6 +5,7 @@
 #include "interpose/core/base/map.h"
 #include "interpose/core/driver/driver.h"
 #include "policy/contexts/context.h"
+#include "policy/paging/vmm.h"
 
 #define OLD_RANGES 4096u /* addresses of freed blocks that stay taken */
 
@@ -24,42 +25,21 @@ static struct {
 
 static struct ag_arena arena = AG_ARENA_INIT(struct range);
 
-static CUmemAllocationProp properties_of(const struct ag_device *device)
-{
-    CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED};
-
-    properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-    properties.location.id = device->ordinal;
-    return properties;
-}
-
 /* Opens the pages to their device, and to those that could enable peer access to it, as cudaMalloc
  * natively needs nothing more for that. */
 static CUresult open_pages(const struct ag_device *device, const struct range *range)
 {
-    CUmemAccessDesc access = {.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-    int count = 0, can;
-    CUresult result;
+    CUresult result = ag_vmm_open(device, range->base, range->mapped);
 
-    access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-    access.location.id = device->ordinal;
-    result = ag_cu.cuMemSetAccess(range->base, range->mapped, &access, 1);
-    if (result != CUDA_SUCCESS || ag_cu.cuDeviceGetCount(&count) != CUDA_SUCCESS)
-        return result;
-    for (int peer = 0; peer < count; peer++) {
-        if (peer == device->ordinal ||
-            ag_cu.cuDeviceCanAccessPeer(&can, peer, device->ordinal) != CUDA_SUCCESS || !can)
-            continue;
-        access.location.id = peer;
-        (void)ag_cu.cuMemSetAccess(range->base, range->mapped, &access, 1);
-    }
-    return CUDA_SUCCESS;
+    if (result == CUDA_SUCCESS)
+        (void)ag_vmm_open_to_peers(device, range->base, range->mapped);
+    return result;
 }
 
 /* Puts memory under the reserved addresses; what it took is given back on failure. */
 static CUresult map_pages(const struct ag_device *device, struct range *range)
 {
-    CUmemAllocationProp properties = properties_of(device);
+    CUmemAllocationProp properties = ag_vmm_on_device(device);
     CUresult result = ag_cu.cuMemCreate(&range->memory, range->mapped, &properties, 0);
 
     if (result != CUDA_SUCCESS)
@@ -96,18 +76,11 @@ static bool enter_range(struct range *range)
     return entered;
 }
 
-static bool has_functions(void)
-{
-    return ag_cu.cuMemAddressReserve && ag_cu.cuMemAddressFree && ag_cu.cuMemCreate &&
-           ag_cu.cuMemMap && ag_cu.cuMemUnmap && ag_cu.cuMemRelease && ag_cu.cuMemSetAccess &&
-           ag_cu.cuMemGetAllocationGranularity;
-}
-
 /* The addresses of a block of `bytes`, and of as much again as a page after it. */
 static CUresult reserve_addresses(const struct ag_device *device, size_t bytes,
                                   struct range *ret_range)
 {
-    CUmemAllocationProp properties = properties_of(device);
+    CUmemAllocationProp properties = ag_vmm_on_device(device);
     size_t page = 0, aligned, end;
     CUresult result =
         ag_cu.cuMemGetAllocationGranularity(&page, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
@@ -126,7 +99,7 @@ static CUresult reserve_addresses(const struct ag_device *device, size_t bytes,
 
 CUresult ag_paged_allocate(struct ag_context *context, size_t bytes, CUdeviceptr *ret_address)
 {
-    struct range *range = has_functions() ? ag_arena_get(&arena) : NULL;
+    struct range *range = ag_vmm_has_functions() ? ag_arena_get(&arena) : NULL;
     CUresult result = ag_context_init_resources(context);
 
     if (!range)

@@ -316,12 +316,17 @@ static bool hand_out_handle(CUipcMemHandle *handle, const struct ag_block_seen *
     return number && write_handle(handle, number);
 }
 
-static void say_not_exported(bool managed)
+static void say_not_exported(struct ag_mem_desc desc)
 {
+    bool pooled = desc.source == AG_SOURCE_POOL;
+
     if (!ag_stats_counter(AG_STAT_FALLBACK_NO_IPC))
         ag_log_warn("cuIpcGetMemHandle: %s memory cannot be given to another process%s; set "
                     "ALLOGRAFT_POLICY=native, or a rule that leaves such memory native",
-                    managed ? "managed" : "this pool's", managed ? "" : " here");
+                    pooled                             ? "this pool's"
+                    : desc.source == AG_SOURCE_MOVABLE ? "movable"
+                                                       : "managed",
+                    pooled ? " here" : "");
     ag_stats_add(AG_STAT_FALLBACK_NO_IPC, 1);
 }
 
@@ -346,7 +351,7 @@ CUresult ag_ipc_get(CUipcMemHandle *handle, CUdeviceptr address)
         (block.desc.source == AG_SOURCE_CACHED || block.desc.source == AG_SOURCE_NATIVE))
         return ag_cu.cuIpcGetMemHandle(handle, address);
     if (!hand_out_handle(handle, &block)) {
-        say_not_exported(ag_mem_desc_is_managed(block.desc));
+        say_not_exported(block.desc);
         return ag_cu.cuIpcGetMemHandle(handle, address);
     }
     if (!ag_stats_counter(AG_STAT_IPC_EXPORTED))

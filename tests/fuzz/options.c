@@ -26,7 +26,7 @@ static void check_ranges(const struct ag_options *options)
     FUZZ_CHECK(options->managed_backend <= AG_MANAGED_POOL &&
                options->prefer.kind <= AG_PREFER_NONE);
     FUZZ_CHECK(options->access <= AG_ACCESS_NONE && options->prefetch <= AG_PREFETCH_OFF);
-    FUZZ_CHECK(options->oom <= AG_OOM_SPILL && options->rules.n <= AG_MAX_RULES);
+    FUZZ_CHECK(options->oom <= AG_OOM_PAGE && options->rules.n <= AG_MAX_RULES);
     FUZZ_CHECK(!options->cache.percent || options->cache.value <= 100);
     FUZZ_CHECK(!options->pool_keep.percent || options->pool_keep.value <= 100);
     FUZZ_CHECK(!options->pending.percent || options->pending.value <= 100);

@@ -183,6 +183,7 @@ graph_checks
 phase "what measures pools and the control API"
 pools_checks
 pinned_checks
+paging_checks
 control_checks
 soak_checks
 exec {HOLD}>&-

@@ -12,7 +12,7 @@
 #include "interpose/core/settings/rules.h"
 
 enum ag_free_mode { AG_FREE_AUTO, AG_FREE_ORDERED, AG_FREE_SYNC };
-enum ag_oom { AG_OOM_ERROR, AG_OOM_SPILL };
+enum ag_oom { AG_OOM_ERROR, AG_OOM_SPILL, AG_OOM_PAGE };
 /* What follows the first sticky error: a note in the report, a line at once, the end. */
 enum ag_on_error { AG_ON_ERROR_NOTE, AG_ON_ERROR_REPORT, AG_ON_ERROR_EXIT };
 #define AG_ON_ERROR_STATUS 70 /* the exit status of the latter */

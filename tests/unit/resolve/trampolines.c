@@ -157,6 +157,10 @@ void ag_watch_end(const char *why)
     atomic_store(&ag_watch_stranger.permit, AG_WATCH_ALL);
 }
 
+void ag_latch_end(void)
+{
+}
+
 void ag_replay_stop(void)
 {
     CHECK(ag_entry_depth == 1);

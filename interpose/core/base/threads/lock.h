@@ -21,6 +21,8 @@ enum ag_lock_rank {
     AG_RANK_CACHE,      /* what the shards of a cache may hold */
     AG_RANK_GUARD,      /* lists of guarded blocks */
     AG_RANK_PAGED,      /* their pages */
+    AG_RANK_RANGES,     /* ranges of pieces that can move */
+    AG_RANK_HANDLES,    /* physical memory that is kept for them */
     AG_RANK_SHARD,      /* one shard of a cache of freed blocks */
     AG_RANK_SLAB,       /* one shard of the slabs */
     AG_RANK_LEDGER,     /* one shard of the ledger */

@@ -1,0 +1,26 @@
+/* What a copy or fill would wait for natively: see aside.h. */
+#include "interpose/hooks/movable/aside.h"
+
+#include "interpose/core/driver/driver.h"
+#include "policy/paging/ranges.h"
+
+/* Is it memory of a device, wherever it lies now, that neither is managed nor has SYNC_MEMOPS? */
+static bool never_blocks(CUdeviceptr address)
+{
+    unsigned type = 0, managed = 1, sync = 1;
+    CUdeviceptr base = ag_range_base(address);
+    CUpointer_attribute asked[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                   CU_POINTER_ATTRIBUTE_IS_MANAGED,
+                                   CU_POINTER_ATTRIBUTE_SYNC_MEMOPS};
+    void *data[] = {&type, &managed, &sync};
+
+    return ag_cu.cuPointerGetAttributes &&
+           ag_cu.cuPointerGetAttributes(3, asked, data, base ? base : address) == CUDA_SUCCESS &&
+           (base || (type == CU_MEMORYTYPE_DEVICE && !(managed & 1))) && !(sync & 1);
+}
+
+bool ag_aside_is_due(CUdeviceptr one, CUdeviceptr other)
+{
+    return (ag_range_may_hold(one) || ag_range_may_hold(other)) && never_blocks(one) &&
+           (one == other || never_blocks(other));
+}

@@ -1,0 +1,76 @@
+/* Blocks of memory that can move between the device and the host (ALLOGRAFT_OOM=page): ranges of
+ * addresses, each piece of which is always mapped to one of the two. So whatever a kernel follows
+ * pointers to, it finds. */
+#ifndef AG_PAGING_RANGES_H
+#define AG_PAGING_RANGES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "interpose/core/driver/abi.h"
+#include "interpose/core/settings/options.h"
+#include "policy/managed/spans.h"
+#include "policy/paging/handles.h"
+
+struct ag_context;
+
+/* Smaller blocks share pages natively; these would take whole ones. */
+#define AG_RANGE_LEAST ((size_t)1 << 20)
+
+/* `piece_bytes`: how much moves at a time, rounded up to whole pages of the driver. */
+void ag_ranges_configure(enum ag_oom oom, uint64_t piece_bytes);
+/* Is memory to be of this kind, where it can? */
+bool ag_ranges_wanted(void);
+
+/* A range of at least `bytes` for the context, which is current: all of it on the device, or, with
+ * `anywhere`, on the host what finds no room there. On failure nothing is left of it:
+ * CUDA_ERROR_OUT_OF_MEMORY where there is no room, CUDA_ERROR_NOT_SUPPORTED where the driver cannot
+ * do it, or the error of the context. */
+CUresult ag_range_allocate(struct ag_context *context, size_t bytes, bool anywhere,
+                           CUdeviceptr *ret_address);
+/* The range at `address`, that no work uses any more, goes. CUDA_ERROR_INVALID_VALUE: there is
+ * none. */
+CUresult ag_range_free(CUdeviceptr address);
+/* Where the range begins that the address lies in; 0: in none. */
+CUdeviceptr ag_range_base(CUdeviceptr address);
+/* The driver has let others at what is there: it stays where it is. */
+void ag_range_pin(CUdeviceptr address);
+
+/* --- for who moves pieces --- */
+
+struct ag_piece {
+    struct ag_handle *handle; /* what it is mapped to */
+    size_t offset, size;      /* in its range */
+    /* The number of the launch that used it last, the bytes that launches had named by then, and
+     * what is about to become of it: of use.c, under the lock of the ranges. */
+    uint64_t used_by, used_at;
+    bool comes, goes;
+};
+
+struct ag_movable {
+    struct ag_span span;
+    CUdeviceptr address;
+    size_t size;
+    struct ag_context *context;
+    struct ag_piece *pieces; /* in the order of their addresses */
+    unsigned n_pieces;
+    bool pinned; /* under the lock */
+    struct ag_movable *next, *previous;
+};
+
+/* Takes the lock, under which ranges and what launches used are looked at; the first range. No
+ * driver call meanwhile. */
+struct ag_movable *ag_ranges_lock(void);
+void ag_ranges_unlock(void);
+/* Called with the lock held: the range that the address lies in, or NULL. */
+struct ag_movable *ag_range_at(CUdeviceptr address);
+/* Could there be one? Takes no lock. */
+bool ag_range_may_hold(CUdeviceptr address);
+/* While `held`, no range goes: who would take one down waits. One caller at a time. */
+void ag_ranges_hold(bool held);
+
+/* A forked child has none. */
+void ag_ranges_begin_child(void);
+
+#endif

@@ -1,0 +1,317 @@
+/* Finding what a launch uses, and choosing what goes for it: see use.h.
+ *
+ * A pointer stands for its block from there on. A piece on the host is read in place the first
+ * time: each byte crosses the bus once, and nothing has to wait. It moves where it is used again
+ * before as much as the device holds was used in between: with any more, it would be gone again
+ * before its next use. Who goes is used least recently. */
+#include "policy/paging/use.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+#include "interpose/core/base/clock.h"
+#include "interpose/core/report/stats.h"
+#include "policy/budget.h"
+#include "policy/contexts/context.h"
+#include "policy/contexts/enter.h"
+#include "policy/managed/kernel_params.h"
+#include "policy/order/capture.h"
+#include "policy/paging/latch.h"
+#include "policy/paging/move.h"
+
+#define IDLE_NS      50000000u /* the device may take so long to become idle */
+#define FIRST_REST   10000000u /* nothing is tried for so long after it did not */
+#define LONGEST_REST 10000000000u
+#define MOST_NAMED   64u   /* addresses of one launch */
+#define MOST_WANTED  2048u /* pieces of one launch */
+#define MOST_AT_ONCE 64u   /* pieces each way */
+
+struct named {
+    CUdeviceptr addresses[MOST_NAMED];
+    unsigned n;
+};
+
+static struct {
+    uint64_t n_launches, volume; /* bytes that launches have named; under the lock of the ranges */
+    _Atomic uint64_t rest_until_ns, rest_ns; /* relaxed: a guess */
+} self;
+
+/* What is being moved: of who has begun to move (move.h). */
+static struct {
+    struct ag_context *context;
+    uint64_t launch;
+    struct ag_move wanted[MOST_WANTED], batch[2 * MOST_AT_ONCE];
+    unsigned n_wanted, next, n_batch;
+} mover;
+
+/* --- what a launch names --- */
+
+static void name_word(struct named *named, uint64_t word)
+{
+    if (!ag_range_may_hold(word) || named->n == MOST_NAMED)
+        return;
+    for (unsigned i = 0; i < named->n; i++)
+        if (named->addresses[i] == word)
+            return;
+    named->addresses[named->n++] = word;
+}
+
+static void name_bytes(struct named *named, const unsigned char *bytes, size_t offset, size_t size)
+{
+    uint64_t word;
+
+    for (size_t at = -offset % sizeof(word); at + sizeof(word) <= size; at += sizeof(word)) {
+        memcpy(&word, bytes + at, sizeof(word));
+        name_word(named, word);
+    }
+}
+
+static void name_all(struct named *named, const struct ag_launch *launch)
+{
+    const struct ag_layout *layout;
+    size_t size = 0;
+    const void *buffer;
+
+    named->n = 0;
+    if (!launch->params == !launch->extra)
+        return; /* neither: nothing to look at; both: the driver refuses that */
+    if (launch->extra) {
+        buffer = ag_params_buffer(launch->extra, &size);
+        if (buffer)
+            name_bytes(named, buffer, 0, size);
+        return;
+    }
+    layout = ag_params_of(launch->function);
+    for (uint32_t i = 0; layout && i < layout->n; i++)
+        if (launch->params[i])
+            name_bytes(named, launch->params[i], layout->params[i].offset, layout->params[i].size);
+}
+
+/* --- uses; with the lock of the ranges held --- */
+
+/* A piece that the launch uses. True: it is to come to the device. */
+static bool use_piece(const struct ag_movable *range, struct ag_piece *piece, uint64_t launch)
+{
+    uint64_t since = self.volume - piece->used_at;
+
+    if (piece->used_by != launch) {
+        piece->comes = !piece->handle->on_device && piece->used_by && !range->pinned &&
+                       since <= ag_budget_size(range->context->device);
+        if (!piece->handle->on_device && !piece->comes)
+            ag_stats_add(AG_STAT_PAGE_IN_PLACE, piece->size);
+        piece->used_by = launch;
+        self.volume += piece->size;
+        piece->used_at = self.volume;
+    }
+    return piece->comes && !piece->handle->on_device;
+}
+
+static void want(struct ag_movable *range, struct ag_piece *piece)
+{
+    if (mover.n_wanted < MOST_WANTED)
+        mover.wanted[mover.n_wanted++] = (struct ag_move){range, piece, NULL};
+}
+
+/* True: some piece is to come; `collects`: all of them are wanted. */
+static bool use_named(const struct named *named, uint64_t launch, bool collects)
+{
+    bool any = false;
+
+    for (unsigned i = 0; i < named->n; i++) {
+        struct ag_movable *range = ag_range_at(named->addresses[i]);
+        unsigned first = 0;
+
+        if (range)
+            first = (unsigned)((named->addresses[i] - range->address) / range->pieces[0].size);
+        for (unsigned j = first; range && j < range->n_pieces; j++) {
+            if (!use_piece(range, &range->pieces[j], launch))
+                continue;
+            any = true;
+            if (collects)
+                want(range, &range->pieces[j]);
+        }
+    }
+    return any;
+}
+
+/* --- who goes; between ag_move_begin() and ag_move_end() --- */
+
+/* The piece on the device that was used least recently, and not by this launch. */
+static struct ag_move least_recently_used(void)
+{
+    struct ag_move victim = {0};
+    struct ag_movable *range = ag_ranges_lock();
+
+    for (; range; range = range->next) {
+        if (range->pinned || range->context != mover.context)
+            continue;
+        for (unsigned i = 0; i < range->n_pieces; i++) {
+            struct ag_piece *piece = &range->pieces[i];
+
+            if (piece->handle->on_device && piece->used_by != mover.launch && !piece->goes &&
+                (!victim.piece || piece->used_at < victim.piece->used_at))
+                victim = (struct ag_move){range, piece, NULL};
+        }
+    }
+    if (victim.piece)
+        victim.piece->goes = true;
+    ag_ranges_unlock();
+    return victim;
+}
+
+/* Has pieces of `bytes` go in this batch; fewer where there are no more, or no memory of the host.
+ */
+static void let_go(uint64_t bytes)
+{
+    uint64_t gone = 0;
+
+    for (unsigned n = 0; gone < bytes && n < MOST_AT_ONCE; n++) {
+        struct ag_move move = least_recently_used();
+
+        if (!move.piece)
+            return;
+        move.to = ag_handle_get(mover.context->device, move.piece->size, false);
+        if (!move.to) {
+            move.piece->goes = false;
+            return;
+        }
+        gone += move.piece->size;
+        mover.batch[mover.n_batch++] = move;
+    }
+}
+
+/* --- who comes --- */
+
+/* Pieces that are wanted, as far as there is memory for them; their bytes. */
+static uint64_t let_come(void)
+{
+    uint64_t bytes = 0;
+
+    while (mover.next < mover.n_wanted && mover.n_batch < MOST_AT_ONCE) {
+        struct ag_move *move = &mover.wanted[mover.next];
+
+        move->to = ag_handle_get(mover.context->device, move->piece->size, true);
+        if (!move->to)
+            break;
+        bytes += move->piece->size;
+        mover.batch[mover.n_batch++] = *move;
+        mover.next++;
+    }
+    return bytes;
+}
+
+static uint64_t still_to_come(void)
+{
+    uint64_t bytes = 0;
+
+    for (unsigned i = mover.next; i < mover.n_wanted; i++)
+        bytes += mover.wanted[i].piece->size;
+    return bytes;
+}
+
+/* Memory of pieces that did not move is nobody's again. */
+static void put_back_unmoved(void)
+{
+    for (unsigned i = 0; i < mover.n_batch; i++) {
+        mover.batch[i].piece->goes = false;
+        if (mover.batch[i].to)
+            ag_handle_put(mover.batch[i].to);
+    }
+}
+
+/* Moves as many bytes away as come, so that the next ones find room at once. False: nothing moves
+ * any more. */
+static bool move_batch(void)
+{
+    uint64_t came, rest;
+    unsigned moved;
+
+    mover.n_batch = 0;
+    came = let_come();
+    rest = still_to_come();
+    if (came < rest || !ag_handles_may_get(mover.context->device, came, false))
+        let_go(came ? came : rest);
+    moved = ag_move_pieces(mover.context, mover.batch, mover.n_batch);
+    put_back_unmoved();
+    return moved && moved == mover.n_batch;
+}
+
+static void collect_wanted(struct ag_context *context, const struct named *named, uint64_t launch)
+{
+    mover.context = context;
+    mover.launch = launch;
+    mover.n_wanted = mover.next = 0;
+    (void)ag_ranges_lock();
+    (void)use_named(named, launch, true);
+    ag_ranges_unlock();
+}
+
+/* --- when --- */
+
+static void rest_longer(void)
+{
+    uint64_t rest = atomic_load_explicit(&self.rest_ns, memory_order_relaxed);
+
+    rest = !rest ? FIRST_REST : rest * 2 < LONGEST_REST ? rest * 2 : LONGEST_REST;
+    atomic_store_explicit(&self.rest_ns, rest, memory_order_relaxed);
+    atomic_store_explicit(&self.rest_until_ns, ag_clock_ns() + rest, memory_order_relaxed);
+    ag_stats_add(AG_STAT_PAGE_IN_VAIN, 1);
+}
+
+static bool is_resting(void)
+{
+    uint64_t until = atomic_load_explicit(&self.rest_until_ns, memory_order_relaxed);
+
+    return until && ag_clock_ns() < until;
+}
+
+static void bring(struct ag_context *context, const struct named *named, uint64_t launch)
+{
+    uint64_t began;
+    bool pushed;
+
+    if (is_resting())
+        return;
+    if (!ag_move_begin(context, IDLE_NS)) {
+        rest_longer();
+        return;
+    }
+    began = ag_clock_ns();
+    atomic_store_explicit(&self.rest_ns, 0, memory_order_relaxed);
+    collect_wanted(context, named, launch);
+    if (ag_context_make_current(context, &pushed) == CUDA_SUCCESS) {
+        while (mover.next < mover.n_wanted && move_batch())
+            ;
+        ag_stats_add(AG_STAT_PAGE_MOVES, 1);
+    }
+    ag_context_restore(pushed);
+    ag_move_end();
+    ag_stats_add(AG_STAT_PAGE_NS, ag_clock_ns() - began);
+}
+
+void ag_use_before_launch(const struct ag_launch *launch)
+{
+    struct ag_context *context;
+    struct named named;
+    uint64_t number;
+    bool comes;
+
+    if (ag_capture_is_open())
+        return;
+    name_all(&named, launch);
+    context = named.n ? ag_context_current() : NULL;
+    if (!context)
+        return;
+    (void)ag_ranges_lock();
+    number = ++self.n_launches;
+    comes = use_named(&named, number, false);
+    ag_ranges_unlock();
+    if (comes)
+        bring(context, &named, number);
+}
+
+void ag_use_begin_child(void)
+{
+    atomic_store(&self.rest_until_ns, 0);
+    atomic_store(&self.rest_ns, 0);
+}

@@ -1,0 +1,14 @@
+/* What a launch uses comes to the device before it (ALLOGRAFT_OOM=page). */
+#ifndef AG_PAGING_USE_H
+#define AG_PAGING_USE_H
+
+#include "policy/managed/prefetch.h"
+
+/* Called before the driver's launch, outside the latch: looks which movable memory the parameters
+ * point into. What lies on the host and was used lately moves to the device, and what was not used
+ * for longest goes. Whatever becomes of that, the launch finds its memory. */
+void ag_use_before_launch(const struct ag_launch *launch);
+
+void ag_use_begin_child(void);
+
+#endif

@@ -1,0 +1,300 @@
+/* Blocks that lie on the device or the host, piece by piece: what the program is told of them, and
+ * what is in them. It has 32 MiB in use at a time, so with ALLOGRAFT_LIMIT=12MiB most is elsewhere.
+ *
+ *     paging blocks      every question about every block, and its bytes by kernels, copies, fills
+ *     paging passes N    N passes over all blocks, which read and write each in turn, or hidden ones
+ *     paging waits       copies and fills that wait for other work
+ *     paging threads     four threads with blocks of their own
+ *     paging frees       sizes that differ, freed and allocated in turns
+ *     paging reset       a primary context that ends with all of it */
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "tests/common/device.h"
+#include "tests/common/say.h"
+
+#define MIB       ((size_t)1 << 20)
+#define BLOCKS    8u
+#define BYTES     (4 * MIB)
+#define WORDS     ((uint32_t)(BYTES / sizeof(uint32_t)))
+#define N_THREADS 4
+
+static void say_range(CUdeviceptr start, CUdeviceptr p)
+{
+    CUdeviceptr base = 1;
+    size_t size = 1;
+    CUresult code = cuMemGetAddressRange(&base, &size, p);
+
+    say("range: %d size %zu base %s", (int)code, size, base == start ? "right" : "other");
+}
+
+static void say_attributes(CUcontext context, CUdeviceptr start, CUdeviceptr p)
+{
+    unsigned type = 99, managed = 99;
+    int device = 99;
+    CUcontext owner = NULL;
+    void *host = &host;
+    CUdeviceptr base = 0;
+    size_t size = 0;
+    CUmemoryPool pool = (CUmemoryPool)1;
+    CUpointer_attribute asked[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                   CU_POINTER_ATTRIBUTE_HOST_POINTER,
+                                   CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL};
+    void *data[] = {&type, &host, &device};
+
+    SAY_CODE("type", cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, p));
+    SAY_CODE("host pointer", cuPointerGetAttribute(&host, CU_POINTER_ATTRIBUTE_HOST_POINTER, p));
+    SAY_CODE("device", cuPointerGetAttribute(&device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, p));
+    SAY_CODE("managed", cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, p));
+    SAY_CODE("context", cuPointerGetAttribute(&owner, CU_POINTER_ATTRIBUTE_CONTEXT, p));
+    SAY_CODE("base", cuPointerGetAttribute(&base, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, p));
+    SAY_CODE("size", cuPointerGetAttribute(&size, CU_POINTER_ATTRIBUTE_RANGE_SIZE, p));
+    SAY_CODE("pool", cuPointerGetAttribute(&pool, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, p));
+    say("%u, %d, %u, %d, %d %zu, %d", type, device, managed, owner == context, base == start, size,
+        pool == NULL);
+    type = 99, device = 99, host = &host;
+    SAY_CODE("together", cuPointerGetAttributes(3, asked, data, p));
+    say("%u, %d, %d", type, device, host == NULL);
+}
+
+/* Bytes by copies and fills that reach over pieces. */
+static uint32_t wrong_copies(CUdeviceptr a, CUdeviceptr b)
+{
+    uint32_t *words = malloc(BYTES), wrong = 0;
+
+    for (uint32_t i = 0; i < WORDS; i++)
+        words[i] = i * 3;
+    OK(cuMemcpyHtoD(a + 4, words, BYTES - 4));
+    OK(cuMemcpyDtoD(b + 8, a + 4, BYTES - 8));
+    OK(cuMemsetD32(b, 7, 2));
+    OK(cuMemsetD32Async(b + BYTES / 2 - 64, 9, 32, NULL));
+    OK(cuMemcpyDtoH(words, b, BYTES));
+    for (uint32_t i = 2; i < WORDS; i++) {
+        uint32_t at = WORDS / 2 - 16;
+
+        wrong += words[i] != (i >= at && i < at + 32 ? 9 : (i - 2) * 3);
+    }
+    wrong += words[0] != 7 || words[1] != 7;
+    free(words);
+    return wrong;
+}
+
+/* What the driver refuses once may be an allocation that fails; the next one does not. */
+static void allocate(CUdeviceptr *p, size_t bytes)
+{
+    if (cuMemAlloc(p, bytes) != CUDA_SUCCESS)
+        OK(cuMemAlloc(p, bytes));
+}
+
+static void allocate_all(CUdeviceptr *p)
+{
+    for (unsigned i = 0; i < BLOCKS; i++)
+        allocate(&p[i], BYTES);
+}
+
+static void free_all(const CUdeviceptr *p)
+{
+    for (unsigned i = 0; i < BLOCKS; i++)
+        OK(cuMemFree(p[i]));
+}
+
+static void blocks(CUcontext context)
+{
+    CUdeviceptr p[BLOCKS];
+    uint32_t wrong = 0;
+
+    allocate_all(p);
+    for (unsigned i = 0; i < BLOCKS; i++) {
+        launch_fill(NULL, p[i], WORDS, i);
+        say_range(p[i], p[i]);
+        say_range(p[i], p[i] + BYTES / 2 + 12345);
+        say_range(p[i], p[i] + BYTES - 1);
+        say_attributes(context, p[i], p[i] + BYTES - MIB);
+        SAY_CODE("free inside", cuMemFree(p[i] + 2 * MIB));
+    }
+    for (unsigned i = 0; i < BLOCKS; i++)
+        wrong += count_wrong(p[i], WORDS, i);
+    say("wrong: %u", wrong);
+    say("wrong after copies: %u", wrong_copies(p[0], p[BLOCKS - 1]));
+    say("wrong after copies: %u", wrong_copies(p[BLOCKS - 1], p[1]));
+    free_all(p);
+    SAY_CODE("free again", cuMemFree(p[0]));
+}
+
+static void add_one(const struct sim_kernel_call *call)
+{
+    CUdeviceptr p = *(CUdeviceptr *)call->args[0];
+    uint32_t n = *(uint32_t *)call->args[1];
+    uint32_t *words = sim_kernel_access(p, n * sizeof(uint32_t), true);
+
+    for (uint32_t i = 0; words && i < n; i++)
+        words[i]++;
+}
+
+/* The address stands in memory. */
+static void add_hidden(const struct sim_kernel_call *call)
+{
+    CUdeviceptr table = *(CUdeviceptr *)call->args[0];
+    const CUdeviceptr *p = sim_kernel_access(table, sizeof(*p), false);
+    uint32_t *words = p ? sim_kernel_access(*p, 4096, true) : NULL;
+
+    for (uint32_t i = 0; words && i < 1024; i++)
+        words[i]++;
+}
+
+static void passes(unsigned n)
+{
+    CUdeviceptr p[BLOCKS], table;
+    uint32_t words = WORDS, wrong = 0;
+    CUmodule module;
+    CUfunction add, hidden;
+    void *args[] = {NULL, &words};
+
+    sim_register_kernel("add_one", add_one, 2, (size_t[]){sizeof(CUdeviceptr), sizeof(uint32_t)});
+    sim_register_kernel("add_hidden", add_hidden, 1, (size_t[]){sizeof(CUdeviceptr)});
+    OK(cuModuleLoadData(&module, "paging"));
+    OK(cuModuleGetFunction(&add, module, "add_one"));
+    OK(cuModuleGetFunction(&hidden, module, "add_hidden"));
+    allocate_all(p);
+    allocate(&table, sizeof(p));
+    OK(cuMemcpyHtoD(table, p, sizeof(p)));
+    for (unsigned i = 0; i < BLOCKS; i++)
+        launch_fill(NULL, p[i], WORDS, i);
+    for (unsigned pass = 0; pass < n; pass++) {
+        for (unsigned i = 0; i < BLOCKS; i++) {
+            CUdeviceptr entry = table + (BLOCKS - 1 - i) * sizeof(p[0]);
+
+            args[0] = &p[i];
+            OK(cuLaunchKernel(add, 1, 1, 1, 1, 1, 1, 0, NULL, args, NULL));
+            OK(cuLaunchKernel(add, 1, 1, 1, 1, 1, 1, 0, NULL, args, NULL));
+            args[0] = &entry;
+            OK(cuLaunchKernel(hidden, 1, 1, 1, 1, 1, 1, 0, NULL, args, NULL));
+        }
+    }
+    for (unsigned i = 0; i < BLOCKS; i++)
+        wrong += count_wrong(p[i], 1024, i + 3 * n) +
+                 count_wrong(p[i] + 4096, WORDS - 1024, i + 1024 + 2 * n);
+    say("wrong: %u", wrong);
+    free_all(p);
+    OK(cuMemFree(table));
+}
+
+/* Copies and fills that wait, since one of the two says so, and what was submitted before. */
+static void waits(void)
+{
+    CUdeviceptr p[BLOCKS], q;
+    CUstream stream;
+    unsigned on = 1;
+
+    allocate_all(p);
+    allocate(&q, 4096);
+    OK(cuStreamCreate(&stream, CU_STREAM_DEFAULT));
+    OK(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, q));
+    OK(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, p[BLOCKS - 1]));
+    for (unsigned i = 0; i < BLOCKS; i++) {
+        launch_fill(stream, p[i], WORDS, i);
+        OK(cuMemcpyDtoD(p[i], q, 4096));
+        SAY_CODE("after a copy", cuStreamQuery(stream));
+    }
+    launch_fill(stream, p[0], WORDS, 7);
+    OK(cuMemsetD32(p[BLOCKS - 1], 7, 1000));
+    SAY_CODE("after a fill", cuStreamQuery(stream));
+    free_all(p);
+}
+
+static CUcontext context;
+static _Atomic uint32_t all_wrong;
+
+static void *work(void *number)
+{
+    unsigned seed = (unsigned)(uintptr_t)number;
+    CUdeviceptr p[BLOCKS / 2];
+    CUstream stream;
+
+    OK(cuCtxSetCurrent(context));
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    for (unsigned i = 0; i < BLOCKS / 2; i++) {
+        OK(cuMemAlloc(&p[i], BYTES / 2));
+        launch_fill(stream, p[i], WORDS / 2, i + seed);
+    }
+    for (unsigned turn = 0; turn < 40; turn++) {
+        unsigned i = (unsigned)rand_r(&seed) % (BLOCKS / 2);
+        uint32_t value = turn * 1000 + seed % 1000;
+
+        launch_fill(stream, p[i], WORDS / 2, value);
+        OK(cuStreamSynchronize(stream));
+        all_wrong += count_wrong(p[i], WORDS / 2, value);
+    }
+    for (unsigned i = 0; i < BLOCKS / 2; i++)
+        OK(cuMemFree(p[i]));
+    OK(cuStreamDestroy(stream));
+    return NULL;
+}
+
+static void threads(void)
+{
+    pthread_t thread[N_THREADS];
+
+    OK(cuCtxGetCurrent(&context));
+    for (uintptr_t i = 0; i < N_THREADS; i++)
+        OK(pthread_create(&thread[i], NULL, work, (void *)(i + 1)));
+    for (unsigned i = 0; i < N_THREADS; i++)
+        OK(pthread_join(thread[i], NULL));
+    say("wrong: %u", (uint32_t)all_wrong);
+}
+
+static void frees(void)
+{
+    static const size_t sizes[] = {MIB, 3 * MIB + 5, 2 * MIB, 9 * MIB, 100, 5 * MIB - 1};
+    CUdeviceptr p[BLOCKS] = {0};
+    uint32_t wrong = 0;
+
+    for (unsigned turn = 0; turn < 60; turn++) {
+        unsigned i = turn % BLOCKS;
+        uint32_t n = (uint32_t)(sizes[turn % 6] / sizeof(uint32_t));
+
+        if (p[i])
+            OK(cuMemFree(p[i]));
+        allocate(&p[i], sizes[turn % 6]);
+        launch_fill(NULL, p[i], n, turn);
+        wrong += count_wrong(p[i], n, turn);
+    }
+    say("wrong: %u", wrong);
+    free_all(p);
+}
+
+static void reset(void)
+{
+    CUdeviceptr p[BLOCKS], q;
+
+    allocate_all(p);
+    launch_fill(NULL, p[0], WORDS, 1);
+    OK(cuDevicePrimaryCtxReset(0));
+    say("in use: %zu", sim_bytes_in_use(0));
+    (void)device_open();
+    OK(cuMemAlloc(&q, BYTES));
+    launch_fill(NULL, q, WORDS, 2);
+    say("wrong: %u", count_wrong(q, WORDS, 2));
+}
+
+int main(int argc, char **argv)
+{
+    const char *what = argc > 1 ? argv[1] : "";
+    CUcontext opened = device_open();
+
+    if (!strcmp(what, "blocks"))
+        blocks(opened);
+    else if (!strcmp(what, "passes") && argc > 2)
+        passes((unsigned)atoi(argv[2]));
+    else if (!strcmp(what, "waits"))
+        waits();
+    else if (!strcmp(what, "threads"))
+        threads();
+    else if (!strcmp(what, "frees"))
+        frees();
+    else if (!strcmp(what, "reset"))
+        reset();
+    else
+        return 99;
+    return 0;
+}

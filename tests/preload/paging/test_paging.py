@@ -1,0 +1,78 @@
+# Memory that lies on the device or the host, piece by piece (ALLOGRAFT_OOM=page): the program sees what it sees
+# natively, wherever the pieces are, and whatever the driver refuses.
+
+from harness import SEEDS, Case, but_under_tsan, main, preloaded, program, some
+
+COMMAND = program('preload_paging')
+PAGE = {'ALLOGRAFT_OOM': 'page', 'ALLOGRAFT_PAGE_PIECE': '2MiB', 'ALLOGRAFT_LOG': 'error'}
+TIGHT = dict(PAGE, ALLOGRAFT_LIMIT='12MiB')
+VARIANTS = [PAGE, TIGHT, dict(TIGHT, ALLOGRAFT_POLICY='pool'), dict(TIGHT, ALLOGRAFT_POLICY='native'),
+            dict(TIGHT, ALLOGRAFT_CACHE='0'), dict(TIGHT, ALLOGRAFT_FREE='sync')]
+
+
+@but_under_tsan
+class Answers(Case):
+    def test_blocks(self):
+        for variant, result in self.same([COMMAND, 'blocks'], VARIANTS):
+            on_host = result.report()['pressure']['movable_on_host']
+            self.assertEqual(on_host > 0, 'ALLOGRAFT_LIMIT' in variant, variant)
+            self.assertEqual(result.report()['pressure']['movable_lost'], 0)
+
+    def test_a_small_card(self):
+        result = preloaded([COMMAND, 'blocks'], dict(PAGE, SIM_MEMORY='24MiB'))
+        self.assertEqual((result.status, result.err), (0, ''), result.out)
+        self.assertGreater(result.report()['pressure']['movable_on_host'], 0)
+
+    def test_passes(self):
+        self.same([COMMAND, 'passes', '3'], VARIANTS, seeds=SEEDS)
+
+    def test_frees(self):
+        self.same([COMMAND, 'frees'], VARIANTS, seeds=SEEDS)
+
+    def test_copies_that_wait(self):
+        self.same([COMMAND, 'waits'], VARIANTS, seeds=SEEDS)
+
+    def test_a_context_that_ends(self):
+        self.same([COMMAND, 'reset'], VARIANTS)
+
+    def test_other_programs(self):
+        for name in ('ranges', 'queries', 'attributes', 'edges', 'order', 'capture'):
+            self.same(program('preload_' + name), [PAGE], drop='^more than all')  # it is had here
+
+
+    def test_it_is_said(self):
+        for limit, lines in (('max', 0), ('12MiB', 1)):
+            result = preloaded([COMMAND, 'blocks'], dict(PAGE, ALLOGRAFT_LIMIT=limit, ALLOGRAFT_LOG='warn'))
+            self.assertEqual(result.status, 0)
+            self.assertEqual(result.err.count('lies on the host'), lines, result.err)
+
+    def test_pieces_move(self):
+        pressure = preloaded([COMMAND, 'passes', '3'], TIGHT).report()['pressure']
+        for key in ('moves', 'moved_in_bytes', 'moved_out_bytes', 'in_place_bytes'):
+            self.assertGreater(pressure[key], 0, key)
+
+
+class Threads(Case):
+    def test_threads(self):
+        self.same([COMMAND, 'threads'], VARIANTS, seeds=SEEDS)
+
+
+CALLS = ('cuMemAddressReserve', 'cuMemCreate', 'cuMemMap', 'cuMemSetAccess', 'cuMemUnmap', 'cuMemAddressFree',
+         'cuMemRelease', 'cuMemGetAllocationGranularity')
+
+
+@but_under_tsan
+class Refused(Case):
+    def test_each_call(self):
+        """Whatever the driver refuses once, the bytes are right."""
+        for part in (['frees'], ['passes', '2']):
+            for call in CALLS:
+                for n in some(range(1, 9)):
+                    with self.subTest(part=part, call=call, n=n):
+                        result = preloaded([COMMAND, *part], dict(TIGHT, SIM_FAIL='%s:%d:2' % (call, n)))
+                        self.assertEqual((result.status, result.err), (0, ''), result.out)
+                        self.assertEqual(result.out, 'wrong: 0\n')
+
+
+if __name__ == '__main__':
+    main()
