@@ -45,6 +45,7 @@ struct ag_piece {
     /* The number of the launch that used it last, the bytes that launches had named by then, and
      * what is about to become of it: of use.c, under the lock of the ranges. */
     uint64_t used_by, used_at;
+    uint64_t began_at, period; /* of uses that follow each other soon; from those before to those */
     bool comes, goes;
 };
 

@@ -3,7 +3,11 @@
  * A pointer stands for its block from there on. A piece on the host is read in place the first
  * time: each byte crosses the bus once, and nothing has to wait. It moves where it is used again
  * before as much as the device holds was used in between: with any more, it would be gone again
- * before its next use. Who goes is used least recently. */
+ * before its next use. Who goes is the one whose next use is farthest, as far as that is known:
+ * what was used after so many bytes of other uses will be again after as many. Where all that is
+ * used in turns is more than the device holds, that keeps most of it there, where the least
+ * recently used would be the one that is needed next. Of what was used once only, that is the one
+ * that goes. */
 #include "policy/paging/use.h"
 
 #include <stdatomic.h>
@@ -89,14 +93,39 @@ static void name_all(struct named *named, const struct ag_launch *launch)
 
 /* --- uses; with the lock of the ranges held --- */
 
+/* Uses that are apart by less than this part of what the device holds are one. */
+#define APART_PART 8u
+
+/* Notes a use after `since` bytes of other uses: how far are they apart? */
+static void note_period(struct ag_piece *piece, uint64_t since, uint64_t capacity)
+{
+    if (piece->used_by && since <= capacity / APART_PART)
+        return;
+    piece->period = piece->used_by ? self.volume - piece->began_at : 0;
+    piece->began_at = self.volume;
+}
+
+/* How many bytes of uses come before the next one of the piece? One that is overdue may never come,
+ * and one that had no other yet is as far ahead as its last one is ago. */
+static uint64_t next_use(const struct ag_piece *piece)
+{
+    uint64_t next = piece->began_at + piece->period;
+
+    if (!piece->period)
+        return self.volume - piece->used_at;
+    return next >= self.volume ? next - self.volume : 2 * (self.volume - next);
+}
+
 /* A piece that the launch uses. True: it is to come to the device. */
 static bool use_piece(const struct ag_movable *range, struct ag_piece *piece, uint64_t launch)
 {
     uint64_t since = self.volume - piece->used_at;
+    uint64_t capacity = ag_budget_size(range->context->device);
 
     if (piece->used_by != launch) {
-        piece->comes = !piece->handle->on_device && piece->used_by && !range->pinned &&
-                       since <= ag_budget_size(range->context->device);
+        note_period(piece, since, capacity);
+        piece->comes =
+            !piece->handle->on_device && piece->used_by && !range->pinned && since <= capacity;
         if (!piece->handle->on_device && !piece->comes)
             ag_stats_add(AG_STAT_PAGE_IN_PLACE, piece->size);
         piece->used_by = launch;
@@ -136,8 +165,8 @@ static bool use_named(const struct named *named, uint64_t launch, bool collects)
 
 /* --- who goes; between ag_move_begin() and ag_move_end() --- */
 
-/* The piece on the device that was used least recently, and not by this launch. */
-static struct ag_move least_recently_used(void)
+/* The piece on the device whose next use is farthest, and that this launch does not use. */
+static struct ag_move farthest_used(void)
 {
     struct ag_move victim = {0};
     struct ag_movable *range = ag_ranges_lock();
@@ -149,7 +178,7 @@ static struct ag_move least_recently_used(void)
             struct ag_piece *piece = &range->pieces[i];
 
             if (piece->handle->on_device && piece->used_by != mover.launch && !piece->goes &&
-                (!victim.piece || piece->used_at < victim.piece->used_at))
+                (!victim.piece || next_use(piece) > next_use(victim.piece)))
                 victim = (struct ag_move){range, piece, NULL};
         }
     }
@@ -166,7 +195,7 @@ static void let_go(uint64_t bytes)
     uint64_t gone = 0;
 
     for (unsigned n = 0; gone < bytes && n < MOST_AT_ONCE; n++) {
-        struct ag_move move = least_recently_used();
+        struct ag_move move = farthest_used();
 
         if (!move.piece)
             return;
