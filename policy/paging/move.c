@@ -123,7 +123,9 @@ static bool remap(struct ag_move *move)
     if (map_to(move->range, move->piece, move->to) != CUDA_SUCCESS && !map_back(move))
         return false;
     count_move(move->to);
+    (void)ag_ranges_lock(); /* launches of other threads look at it */
     move->piece->handle = move->to;
+    ag_ranges_unlock();
     move->to = NULL;
     ag_handle_put(from);
     return true;

@@ -8,8 +8,13 @@
  * used in turns is more than the device holds, that keeps most of it there, where the least
  * recently used would be the one that is needed next. Of what was used once only, that is the one
  * that goes. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
 #include "policy/paging/use.h"
 
+#include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
 
@@ -294,13 +299,11 @@ static bool is_resting(void)
     return until && ag_clock_ns() < until;
 }
 
-static void bring(struct ag_context *context, const struct named *named, uint64_t launch)
+static void bring_wanted(struct ag_context *context, const struct named *named, uint64_t launch)
 {
     uint64_t began;
     bool pushed;
 
-    if (is_resting())
-        return;
     if (!ag_move_begin(context, IDLE_NS)) {
         rest_longer();
         return;
@@ -316,6 +319,23 @@ static void bring(struct ag_context *context, const struct named *named, uint64_
     ag_context_restore(pushed);
     ag_move_end();
     ag_stats_add(AG_STAT_PAGE_NS, ag_clock_ns() - began);
+}
+
+/* Signals and cancellations of the thread wait: a handler that jumped out of here, or the end of the
+ * thread, would leave all others waiting. */
+static void bring(struct ag_context *context, const struct named *named, uint64_t launch)
+{
+    sigset_t all, before;
+    int cancels;
+
+    if (is_resting())
+        return;
+    sigfillset(&all);
+    (void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancels);
+    (void)pthread_sigmask(SIG_BLOCK, &all, &before);
+    bring_wanted(context, named, launch);
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    (void)pthread_setcancelstate(cancels, NULL);
 }
 
 void ag_use_before_launch(const struct ag_launch *launch)
