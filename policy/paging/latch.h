@@ -1,4 +1,4 @@
-/* Who is handing work to the driver? Pieces move only while nobody is (move.h).
+/* Who is handing work to the driver? Pieces move only while nobody is (mover.h).
  *
  * A hook of work enters the latch before the driver's call and leaves it after that. Who moves
  * pieces closes the latch, waits for those inside, and then for the device. Work that reaches the

@@ -26,7 +26,7 @@
 #include "policy/managed/kernel_params.h"
 #include "policy/order/capture.h"
 #include "policy/paging/latch.h"
-#include "policy/paging/move.h"
+#include "policy/paging/mover.h"
 
 #define IDLE_NS      50000000u /* the device may take so long to become idle */
 #define FIRST_REST   10000000u /* nothing is tried for so long after it did not */
@@ -45,7 +45,7 @@ static struct {
     _Atomic uint64_t rest_until_ns, rest_ns; /* relaxed: a guess */
 } self;
 
-/* What is being moved: of who has begun to move (move.h). */
+/* What is being moved: of who has begun to move (mover.h). */
 static struct {
     struct ag_context *context;
     uint64_t launch;

@@ -1,5 +1,5 @@
-/* One batch of moves: see move.h. */
-#include "policy/paging/move.h"
+/* One batch of moves: see mover.h. */
+#include "policy/paging/mover.h"
 
 #include "interpose/core/base/clock.h"
 #include "interpose/core/base/log.h"

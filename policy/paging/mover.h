@@ -3,8 +3,8 @@
  * What a piece is mapped to is copied to other memory first, by addresses that the program does not
  * know; then that memory takes its place. Until then the piece is what it was, so whatever the
  * driver refuses, nothing is lost. */
-#ifndef AG_PAGING_MOVE_H
-#define AG_PAGING_MOVE_H
+#ifndef AG_PAGING_MOVER_H
+#define AG_PAGING_MOVER_H
 
 #include <stdbool.h>
 #include <stdint.h>
