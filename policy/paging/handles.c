@@ -12,7 +12,7 @@
 #include "policy/pinned/host_room.h"
 
 #define LEFT_PART    64u /* of the card, or of the limit, is left for small blocks and the driver */
-#define DEVICE_PART  32u /* of what the program may have of a device is kept of its memory at most */
+#define DEVICE_PART  32u /* of what the program may have of a device is kept of it at most */
 #define HOST_PART    4u  /* and of the host's */
 #define HOST_PERCENT 90u /* of what the host has left may be taken */
 

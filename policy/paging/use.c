@@ -321,8 +321,8 @@ static void bring_wanted(struct ag_context *context, const struct named *named, 
     ag_stats_add(AG_STAT_PAGE_NS, ag_clock_ns() - began);
 }
 
-/* Signals and cancellations of the thread wait: a handler that jumped out of here, or the end of the
- * thread, would leave all others waiting. */
+/* Signals and cancellations of the thread wait: a handler that jumped out of here, or the end of
+ * the thread, would leave all others waiting. */
 static void bring(struct ag_context *context, const struct named *named, uint64_t launch)
 {
     sigset_t all, before;

@@ -2,7 +2,7 @@
  * what is in them. It has 32 MiB in use at a time, so with ALLOGRAFT_LIMIT=12MiB most is elsewhere.
  *
  *     paging blocks      every question about every block, and its bytes by kernels, copies, fills
- *     paging passes N    N passes over all blocks, which read and write each in turn, or hidden ones
+ *     paging passes N    N passes over all blocks, which write each in turn, or hidden ones
  *     paging waits       copies and fills that wait for other work
  *     paging threads     four threads with blocks of their own
  *     paging frees       sizes that differ, freed and allocated in turns
