@@ -178,9 +178,10 @@ def test(options, directory):
     launches = hooked_symbols(options.hooks, "LAUNCHES")
     early = hooked_symbols(options.hooks, "EARLY")
     ordered = hooked_symbols(options.hooks, "ORDERED")
-    work = hooked_symbols(options.hooks, "(?:WORK(?:_OR_WAITS)?|COPIED|COPY_WAITS)")
+    work = hooked_symbols(options.hooks, "(?:WORK(?:_OR_WAITS)?|UNREGISTERS|COPIED|COPY_WAITS)")
     graphs = hooked_symbols(options.hooks, "GRAPH(?:_OR_WAITS)?")
-    waits = hooked_symbols(options.hooks, r"(?:\w+_OR_WAITS|COPIED|COPY_WAITS)")
+    waits = hooked_symbols(options.hooks, r"(?:\w+_OR_WAITS|UNREGISTERS|COPIED|COPY_WAITS)")
+    copied = hooked_symbols(options.hooks, "(?:COPIED|COPY_WAITS)")
     check(always and launches and early and ordered and work and graphs and waits, "no hooks listed")
     library = os.path.basename(options.library) if options.library else None
     for version, expected, settings in ((11000, TOO_OLD, {}), (13000, None, {}),
@@ -195,6 +196,7 @@ def test(options, directory):
         hooked |= (work if watched or replayed else set()) | (graphs if replayed else set())
         hooked |= ordered if settings.get("ALLOGRAFT_FREE") != "sync" else set()
         hooked |= waits if "ALLOGRAFT_WAITS" in settings else set()
+        hooked |= copied if settings.get("ALLOGRAFT_COPY") != "driver" else set()
         passed = trampolines(options.hooks, "|_WORK|_MEMORY|_CODE|_REFERENCE" if replayed else "_WORK|_MEMORY")
         if not replayed and not watched:
             passed = set()
