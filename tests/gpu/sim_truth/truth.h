@@ -97,7 +97,6 @@
     X("piece fault: read only", group_piece_fault_read_only)           \
     X("piece fault: copy shut", group_piece_fault_copy_shut)           \
     X("piece fault: set shut", group_piece_fault_set_shut)             \
-    X("piece fault: download shut", group_piece_fault_download_shut)   \
     X("piece fault: copy read only", group_piece_fault_copy_read_only) \
     X("piece fault: moved", group_piece_fault_moved)                   \
     X("piece fault: released", group_piece_fault_released)             \
