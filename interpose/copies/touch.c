@@ -70,12 +70,12 @@ static bool touch_claimed(char *memory, size_t bytes, size_t piece_bytes)
     uint32_t n = (uint32_t)((bytes + piece_bytes - 1) / piece_bytes);
     struct touching it = {
         .job = {.move = get_piece, .end = n, .ready = n},
-        .memory = memory,
         .bytes = bytes,
         .piece_bytes = piece_bytes,
     };
     bool touched = true;
 
+    it.memory = memory;
     (void)ag_crew_open(&it.job, ag_crew_size());
     while (ag_crew_move_one(&it.job))
         ;

@@ -55,11 +55,11 @@ static void rest(struct ag_worth_class *class)
 /* Relaxed: it is a count alone. */
 bool ag_worth_rests(struct ag_worth_table *table, bool to_host, size_t bytes)
 {
-    _Atomic uint32_t *rest = &rates_of(table, to_host, bytes)->rest;
-    uint32_t left = atomic_load_explicit(rest, memory_order_relaxed);
+    _Atomic uint32_t *count = &rates_of(table, to_host, bytes)->rest;
+    uint32_t left = atomic_load_explicit(count, memory_order_relaxed);
 
     while (left) {
-        if (atomic_compare_exchange_weak_explicit(rest, &left, left - 1, memory_order_relaxed,
+        if (atomic_compare_exchange_weak_explicit(count, &left, left - 1, memory_order_relaxed,
                                                   memory_order_relaxed))
             return true;
     }

@@ -57,9 +57,10 @@ static bool load_row(uint64_t place, struct row *row)
 
 static void store_row(uint64_t place, const struct row *row)
 {
-    uint64_t word = place >> TAG_AT << TAG_AT | (uint64_t)row->wary << WARY_AT |
-                    (uint64_t)row->seen << SEEN_AT | (uint64_t)row->shortest << SHORTEST_AT |
-                    row->foreseen;
+    const uint64_t tag = place >> TAG_AT, seen = row->seen, shortest = row->shortest;
+    const uint64_t wary = row->wary ? UINT64_C(1) << WARY_AT : 0;
+    uint64_t word =
+        tag << TAG_AT | wary | seen << SEEN_AT | shortest << SHORTEST_AT | row->foreseen;
 
     atomic_store_explicit(row_of(place), word, memory_order_relaxed);
 }

@@ -33,15 +33,18 @@ static void keep_node(CUgraphNode node)
     CUDA_MEMCPY3D copy;
     CUDA_MEMSET_NODE_PARAMS fill;
 
-    if (ag_cu.cuGraphNodeGetType(node, &type) != CUDA_SUCCESS)
-        ag_latch_end();
-    else if (type == CU_GRAPH_NODE_TYPE_MEMCPY &&
-             ag_cu.cuGraphMemcpyNodeGetParams(node, &copy) == CUDA_SUCCESS)
-        ag_graph_memory_of_copy(&copy);
-    else if (type == CU_GRAPH_NODE_TYPE_MEMSET &&
-             ag_cu.cuGraphMemsetNodeGetParams(node, &fill) == CUDA_SUCCESS)
-        ag_graph_memory_of_fill(&fill);
-    else if (type == CU_GRAPH_NODE_TYPE_MEMCPY || type == CU_GRAPH_NODE_TYPE_MEMSET)
+    bool is_known = ag_cu.cuGraphNodeGetType(node, &type) == CUDA_SUCCESS;
+
+    if (is_known && type == CU_GRAPH_NODE_TYPE_MEMCPY) {
+        is_known = ag_cu.cuGraphMemcpyNodeGetParams(node, &copy) == CUDA_SUCCESS;
+        if (is_known)
+            ag_graph_memory_of_copy(&copy);
+    } else if (is_known && type == CU_GRAPH_NODE_TYPE_MEMSET) {
+        is_known = ag_cu.cuGraphMemsetNodeGetParams(node, &fill) == CUDA_SUCCESS;
+        if (is_known)
+            ag_graph_memory_of_fill(&fill);
+    }
+    if (!is_known)
         ag_latch_end();
 }
 
@@ -63,11 +66,11 @@ void ag_graph_memory_of_captured(CUgraph graph)
         return;
     }
     most = n;
-    nodes = n ? ag_pages_get(n * sizeof(*nodes)) : NULL;
+    nodes = n ? ag_pages_get(n * sizeof(CUgraphNode)) : NULL;
     if (n && (!nodes || ag_cu.cuGraphGetNodes(graph, nodes, &n) != CUDA_SUCCESS))
         ag_latch_end();
     for (size_t i = 0; nodes && i < n && i < most; i++)
         keep_node(nodes[i]);
     if (nodes)
-        ag_pages_free(nodes, most * sizeof(*nodes));
+        ag_pages_free(nodes, most * sizeof(CUgraphNode));
 }
