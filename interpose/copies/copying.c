@@ -40,7 +40,6 @@
 #define LOOK_AROUND_NS  10000000u
 #define LEAST_ROW       ((size_t)64 << 10)
 #define SLOTS_NS        12000000u /* what a ring takes to make, with its threads (H100) */
-#define OWN_WORK_NS     2000000u  /* by which what is in all slots has crossed the bus */
 #define END_WAIT_NS     1000000000u
 
 static struct {
@@ -115,7 +114,6 @@ struct attempt {
     struct ag_transfer transfer;
     const struct ag_context *context;
     int thread; /* where the stream is the thread's own; else 0 */
-    bool is_idle;
 };
 
 /* Could others have submitted work by the end of a wait, which natively comes after the copy? */
@@ -124,21 +122,20 @@ static bool others_may_submit(void)
     return ag_users_are_several() || ag_context_count() > 1;
 }
 
-/* Waits for the stream where the call would. False: the copy is the driver's, or an error is. */
-static bool await_stream(struct attempt *attempt)
+/* Waits for the stream where the call would. False: the copy is the driver's, or an error is. An
+ * asynchronous upload after unfinished work is the driver's, too: it waits for that work from some
+ * size on, and a program may have come to need it (R1002, R1025). */
+static bool await_stream(const struct ag_transfer *transfer)
 {
-    const struct ag_transfer *transfer = &attempt->transfer;
     CUresult result = ag_cu.cuStreamQuery(transfer->stream);
 
-    if (result == CUDA_ERROR_NOT_READY && (transfer->waits || transfer->what.to_host)) {
-        if (others_may_submit()) {
-            ag_stats_add(AG_STAT_COPIES_QUEUED, 1);
-            return false;
-        }
-        result = ag_cu.cuStreamSynchronize(transfer->stream);
+    if (result != CUDA_ERROR_NOT_READY)
+        return result == CUDA_SUCCESS;
+    if (others_may_submit() || (!transfer->waits && !transfer->what.to_host)) {
+        ag_stats_add(AG_STAT_COPIES_QUEUED, 1);
+        return false;
     }
-    attempt->is_idle = result == CUDA_SUCCESS;
-    return result == CUDA_SUCCESS || result == CUDA_ERROR_NOT_READY;
+    return ag_cu.cuStreamSynchronize(transfer->stream) == CUDA_SUCCESS;
 }
 
 /* --- the host's memory --- */
@@ -213,21 +210,6 @@ static bool are_slots_free(struct ag_slots *slots, const struct attempt *attempt
             slots->thread == attempt->thread);
 }
 
-/* The stream has work that this call does not wait for: will the copy have to? Earlier copies of
- * ours are soon over. */
-static bool would_wait(struct ag_slots *slots, struct attempt *attempt)
-{
-    uint64_t until = ag_clock_after(OWN_WORK_NS);
-    struct ag_wait wait = {0};
-
-    while (slots->finished < slots->used && ag_slots_look(slots) == CUDA_ERROR_NOT_READY &&
-           ag_wait_for_device_until(&wait, until))
-        ;
-    if (ag_cu.cuStreamQuery(attempt->transfer.stream) == CUDA_SUCCESS)
-        return false;
-    return attempt->transfer.pieces > AG_CREW_SLOTS - (slots->used - slots->finished);
-}
-
 /* Two for each thread, so that none has to wait long for the last; all slots in turns, where tests
  * or the curious ask for the crew. */
 static uint32_t pieces_wanted(void)
@@ -250,7 +232,7 @@ static enum ag_worth weigh(struct attempt *attempt, struct ag_slots *slots, size
 
     if (!slots || slots->is_broken || ag_crew_size() < 2)
         return AG_WORTH_DRIVER;
-    if (!are_slots_free(slots, attempt) || (!attempt->is_idle && would_wait(slots, attempt))) {
+    if (!are_slots_free(slots, attempt)) {
         ag_stats_add(AG_STAT_COPIES_QUEUED, 1);
         return AG_WORTH_DRIVER;
     }
@@ -275,7 +257,7 @@ static bool copy_claimed(struct attempt *attempt)
         return false;
     worth = weigh(attempt, slots, bytes);
     from_ns = ag_clock_ns();
-    if (worth == AG_WORTH_TIMED && attempt->is_idle)
+    if (worth == AG_WORTH_TIMED)
         attempt->copying->from_ns = from_ns;
     if (worth != AG_WORTH_CREW)
         return false;
@@ -284,7 +266,7 @@ static bool copy_claimed(struct attempt *attempt)
     attempt->transfer.is_plain =
         ag_reach_is_plain((const void *)(uintptr_t)what->host, host_bytes(what), what->to_host);
     attempt->copying->result = ag_transfer_run(&attempt->transfer, slots);
-    if (attempt->is_idle && attempt->copying->result == CUDA_SUCCESS)
+    if (attempt->copying->result == CUDA_SUCCESS)
         ag_worth_took(&self.worth, what->to_host, bytes, true, ag_clock_ns() - from_ns);
     ag_stats_add(AG_STAT_COPIES_CREW, 1);
     ag_stats_add(AG_STAT_COPIES_CREW_BYTES, bytes);
@@ -325,7 +307,7 @@ static bool try_copy(struct attempt *attempt)
     int depth = ag_entry_depth;
     bool copied;
 
-    if (!await_stream(attempt))
+    if (!await_stream(&attempt->transfer))
         return false;
     ag_entry_depth = 1;
     mode = ag_capture_relax();
