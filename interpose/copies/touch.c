@@ -11,11 +11,9 @@
 #include <sys/mman.h>
 
 #include "interpose/copies/crew.h"
+#include "interpose/copies/reach.h"
 #include "interpose/core/base/clock.h"
 
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23 /* since Linux 5.14 */
-#endif
 #ifndef MADV_COLLAPSE
 #define MADV_COLLAPSE 25 /* since Linux 6.1 */
 #endif
@@ -33,11 +31,6 @@ struct touching {
 /* Huge pages are not to be had, or not soon: memory is in pieces. Relaxed: one try more. */
 static _Atomic bool has_no_huge;
 
-static bool get_pages(char *memory, size_t bytes)
-{
-    return !madvise(memory, bytes, MADV_POPULATE_WRITE);
-}
-
 /* The kernel makes a huge page of what is there of one, which must be something, and of nothing for
  * the rest. It does so whatever its settings say of shared memory. */
 static void try_huge(char *memory, size_t bytes)
@@ -46,7 +39,7 @@ static void try_huge(char *memory, size_t bytes)
     bool is_there = true;
 
     for (size_t at = 0; at < bytes && is_there; at += AG_TOUCH_UNIT)
-        is_there = get_pages(memory + at, PAGE_BYTES);
+        is_there = ag_reach_get(memory + at, PAGE_BYTES, true);
     if (!is_there || madvise(memory, bytes, MADV_COLLAPSE) || ag_clock_ns() - began > SLOW_NS)
         atomic_store_explicit(&has_no_huge, true, memory_order_relaxed);
 }
@@ -62,7 +55,7 @@ static bool get_piece(const struct ag_crew_job *job, uint32_t piece)
         if (!atomic_load_explicit(&has_no_huge, memory_order_relaxed))
             try_huge(memory + at, bytes - at < STRIDE_BYTES ? bytes - at : STRIDE_BYTES);
     }
-    return get_pages(memory, bytes);
+    return ag_reach_get(memory, bytes, true);
 }
 
 static bool touch_claimed(char *memory, size_t bytes, size_t piece_bytes)

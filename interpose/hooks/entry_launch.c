@@ -40,16 +40,22 @@ static inline int enter_launch(enum ag_hook hook)
     return launches;
 }
 
-__attribute__((noinline)) static void prefetch_params(const struct ag_kernel_call *call,
-                                                      CUstream stream, bool per_thread)
+static inline struct ag_launch launch_made_of(const struct ag_kernel_call *call, CUstream stream,
+                                              bool per_thread)
 {
-    const struct ag_launch launch = {
+    return (struct ag_launch){
         .function = call->function,
         .stream = stream,
         .per_thread = per_thread,
         .params = call->params,
         .extra = call->extra,
     };
+}
+
+__attribute__((noinline)) static void prefetch_params(const struct ag_kernel_call *call,
+                                                      CUstream stream, bool per_thread)
+{
+    const struct ag_launch launch = launch_made_of(call, stream, per_thread);
 
     ag_prefetch_before(&launch);
 }
@@ -58,13 +64,7 @@ __attribute__((noinline)) static void prefetch_params(const struct ag_kernel_cal
 __attribute__((noinline)) static void bring_and_enter(const struct ag_kernel_call *call,
                                                       CUstream stream, bool per_thread)
 {
-    const struct ag_launch launch = {
-        .function = call->function,
-        .stream = stream,
-        .per_thread = per_thread,
-        .params = call->params,
-        .extra = call->extra,
-    };
+    const struct ag_launch launch = launch_made_of(call, stream, per_thread);
 
     ag_watch_work(stream, per_thread);
     ag_use_before_launch(&launch);
