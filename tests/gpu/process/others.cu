@@ -12,6 +12,9 @@
 
 static const int n_iterations = 12;
 static const double kernel_s = 0.1, most_s = 0.05;
+/* Other processes may be on the card and take a slice of it: where a free holds the others back, it
+ * does so each time. */
+static const int most_waited = 2;
 
 static bool submits;
 static cudaStream_t ours, theirs;
@@ -45,8 +48,8 @@ static void ask(void)
     OK(cudaMemGetInfo(&free_bytes, &total_bytes));
 }
 
-/* The longest that it took, in seconds. */
-static void ask_each_time(double *ret_longest)
+/* How often it took long. */
+static void ask_each_time(int *ret_waited)
 {
     spin<<<1, 1, 0, theirs>>>(0);
     OK(cudaStreamSynchronize(theirs));
@@ -57,8 +60,8 @@ static void ask_each_time(double *ret_longest)
         std::this_thread::sleep_for(std::chrono::milliseconds(10)); /* the free is under way */
         began = now_s();
         ask();
-        if (now_s() - began > *ret_longest)
-            *ret_longest = now_s() - began;
+        if (now_s() - began > most_s)
+            ++*ret_waited;
         answered = i;
     }
 }
@@ -79,7 +82,7 @@ static void begin(void **block)
 
 int main(int argc, char **argv)
 {
-    double longest = 0;
+    int waited = 0;
     void *block;
     submits = argc > 1 && !strcmp(argv[1], "submits");
     if (argc != 2 || (strcmp(argv[1], "asks") && !submits)) {
@@ -87,7 +90,7 @@ int main(int argc, char **argv)
         return EXIT_UNUSABLE;
     }
     begin(&block);
-    std::thread other(ask_each_time, &longest);
+    std::thread other(ask_each_time, &waited);
     while (!is_ready)
         std::this_thread::yield();
     for (int i = 1; i <= n_iterations; i++) {
@@ -100,6 +103,6 @@ int main(int argc, char **argv)
         OK(cudaDeviceSynchronize());
     }
     other.join();
-    printf("%s\n", longest <= most_s ? "nobody waited" : "another thread waited");
-    return longest <= most_s ? 0 : EXIT_BROKEN;
+    printf("%s\n", waited <= most_waited ? "nobody waited" : "another thread waited");
+    return waited <= most_waited ? 0 : EXIT_BROKEN;
 }
