@@ -20,17 +20,21 @@
 #define SEEN_AT     (2 * TIME_BITS)
 #define SEEN_BITS   5u
 #define WARY_AT     (SEEN_AT + SEEN_BITS)
-#define TAG_AT      (WARY_AT + 1)
+#define IDLE_AT     (WARY_AT + 1)
+#define IDLE_BITS   3u
+#define TAG_AT      (IDLE_AT + IDLE_BITS)
 
 #define MASK(bits) ((1u << (bits)) - 1)
 
 _Static_assert(AG_PLACE_MOST_NS / UNIT_NS <= MASK(TIME_BITS), "a time has its place in a row");
 _Static_assert(AG_PLACE_SEEN_AGAIN <= MASK(SEEN_BITS), "a count has its place in a row");
+_Static_assert(AG_PLACE_IDLE - 1 <= MASK(IDLE_BITS), "a count has its place in a row");
 
 struct row {
     uint32_t foreseen;       /* in microseconds */
     uint32_t seen, shortest; /* of the waits in a row that lasted longer */
     bool wary;               /* one ended early, and none has been met since */
+    uint32_t idle;           /* waits in a row, the last ones, that had nothing to wait for */
 };
 
 static _Atomic uint64_t rows[ROWS];
@@ -52,15 +56,16 @@ static bool load_row(uint64_t place, struct row *row)
     row->shortest = (uint32_t)(word >> SHORTEST_AT) & MASK(TIME_BITS);
     row->seen = (uint32_t)(word >> SEEN_AT) & MASK(SEEN_BITS);
     row->wary = word >> WARY_AT & 1;
+    row->idle = (uint32_t)(word >> IDLE_AT) & MASK(IDLE_BITS);
     return true;
 }
 
 static void store_row(uint64_t place, const struct row *row)
 {
     const uint64_t tag = place >> TAG_AT, seen = row->seen, shortest = row->shortest;
-    const uint64_t wary = row->wary ? UINT64_C(1) << WARY_AT : 0;
-    uint64_t word =
-        tag << TAG_AT | wary | seen << SEEN_AT | shortest << SHORTEST_AT | row->foreseen;
+    const uint64_t wary = row->wary ? UINT64_C(1) << WARY_AT : 0, idle = row->idle;
+    uint64_t word = tag << TAG_AT | idle << IDLE_AT | wary | seen << SEEN_AT |
+                    shortest << SHORTEST_AT | row->foreseen;
 
     atomic_store_explicit(row_of(place), word, memory_order_relaxed);
 }
@@ -97,6 +102,7 @@ void ag_place_lasted(uint64_t place, uint64_t ns)
     if (!row.seen || us < row.shortest)
         row.shortest = us;
     row.seen++;
+    row.idle = 0;
     if (row.seen < (row.wary ? AG_PLACE_SEEN_AGAIN : AG_PLACE_SEEN))
         store_row(place, &row);
     else
@@ -134,5 +140,17 @@ void ag_place_forget(uint64_t place)
     struct row row;
 
     if (load_row(place, &row) && (row.foreseen || row.seen))
+        set_foreseen(place, 0, row.wary);
+}
+
+void ag_place_idle(uint64_t place)
+{
+    struct row row;
+
+    if (!load_row(place, &row) || !row.foreseen)
+        return;
+    if (++row.idle < AG_PLACE_IDLE)
+        store_row(place, &row);
+    else
         set_foreseen(place, 0, row.wary);
 }

@@ -224,10 +224,13 @@ static bool enter(struct place *place)
            leaves_it_to_us();
 }
 
-/* What the driver said when it was first asked. A place does not learn from waits for nothing. */
+/* What the driver said when it was first asked. Under `sleep` a place learns nothing from waits for
+ * nothing: its next long one is to sleep, too. */
 static bool has_to_wait(struct ag_sleep *sleep, CUresult result)
 {
     sleep->learnt = result == CUDA_SUCCESS;
+    if (sleep->learnt && wait_mode == AG_WAIT_MODE_AUTO)
+        ag_place_idle(sleep->place);
     return result == CUDA_ERROR_NOT_READY;
 }
 

@@ -100,6 +100,35 @@ static void is_wary(void)
     CHECK(is_about(ag_place_foreseen(at), 5 * MS));
 }
 
+static void idle(uint64_t at, unsigned times)
+{
+    for (unsigned i = 0; i < times; i++)
+        ag_place_idle(at);
+}
+
+/* Where there is nothing to wait for, time after time, nothing is foreseen; now and then is nothing.
+ */
+static void is_idle(void)
+{
+    uint64_t at = place(5);
+
+    idle(at, 2 * AG_PLACE_IDLE);
+    CHECK(!ag_place_foreseen(at));
+    last(at, AG_PLACE_SEEN, 5 * MS);
+    for (unsigned i = 0; i < 20; i++) {
+        idle(at, AG_PLACE_IDLE - 1);
+        CHECK(is_about(ag_place_foreseen(at), 5 * MS));
+        if (i % 2)
+            ag_place_met(at, AG_PLACE_LOOK_NS);
+        else
+            last(at, 1, 5 * MS);
+    }
+    idle(at, AG_PLACE_IDLE);
+    CHECK(!ag_place_foreseen(at));
+    last(at, AG_PLACE_SEEN, 5 * MS);
+    CHECK(is_about(ag_place_foreseen(at), 5 * MS));
+}
+
 /* What was never met learns nothing from waits that were foreseen elsewhere. */
 static void places_that_are_not_there(void)
 {
@@ -123,7 +152,7 @@ static void places_differ(void)
     CHECK(!ag_place_foreseen(ag_place_of(2, caller, frame)));
     CHECK(!ag_place_foreseen(ag_place_of(1, (const char *)caller + 8, frame)));
     CHECK(!ag_place_foreseen(ag_place_of(1, caller, (const char *)frame - 16)));
-    for (unsigned n = 5; n < 5000; n++) {
+    for (unsigned n = 6; n < 5000; n++) {
         CHECK_SAID(!ag_place_foreseen(place(n)), "place %u", n);
         last(place(n), AG_PLACE_SEEN, 5 * MS);
         CHECK_SAID(ag_place_foreseen(place(n)), "place %u", n);
@@ -136,6 +165,7 @@ int main(void)
     mixed();
     follows_the_timer();
     is_wary();
+    is_idle();
     places_that_are_not_there();
     places_differ();
     return 0;
