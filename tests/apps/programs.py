@@ -6,6 +6,7 @@
   c  fewer than 2,000 operations in all
   d  creates and destroys streams or events in a loop
   e  bound by copies
+  h  copies many MiB from and to ordinary memory of the host
   p  of Python: measured as children of one process that has imported `imports`
 The arguments make each take some tenths of a second to a second on one H200, and keep what the host computes for
 comparison short. `reads` are files and folders it needs, `noise` is added to that of the recipe.
@@ -110,8 +111,20 @@ PROGRAMS = {
         ("histogram", "d", "--i=100"),
         ("logan", "d", "inputs/example.txt 17 21 1", {"reads": ["inputs/example.txt"]}),
         ("concurrentKernels", "d", "4"),
-        ("memcpy", "e", "300"),
+        ("memcpy", "eh", "300"),
         ("streamCreateCopyDestroy", "ade", ""),
+        # ordinary memory of the host
+        ("matrixT", "h", "4096 4096 1"),
+        ("geam", "h", "4096 4096 1"),
+        ("hwt1d", "h", "8388608 20"),
+        ("fwt", "h", "20"),
+        ("debayer", "h", "8192 8192 1"),
+        ("maxpool3d", "h", "2048 2048 8 1"),
+        ("f8cast", "h", "33554432 1"),
+        ("reverse2D", "h", "8192 8192 1"),
+        ("adjacent", "h", "33554432 1"),
+        ("vadd", "h", "4096 8192 1"),
+        ("blas-dot", "h", "67108864 1"),
     ),
     **others(
         "cuda-samples",
