@@ -41,6 +41,7 @@
 #define LEAST_ROW       ((size_t)64 << 10)
 #define SLOTS_NS        12000000u /* what a ring takes to make, with its threads (H100) */
 #define END_WAIT_NS     1000000000u
+#define SHORT_NS        30000u /* less than the upload before, the crew's, has saved */
 
 static struct {
     size_t least;      /* bytes that a copy must have */
@@ -51,6 +52,7 @@ static struct {
     uint64_t look_ns;  /* when to count them again */
     /* Until then the caller is the only one that has a processor; any thread's to read. */
     _Atomic uint64_t alone_until_ns;
+    _Atomic(CUstream) left_on; /* with an upload that may be unfinished; likewise */
     struct ag_worth_table worth;
 } self; /* but for the settings, the claimer's */
 
@@ -113,7 +115,8 @@ struct attempt {
     struct ag_copying *copying;
     struct ag_transfer transfer;
     const struct ag_context *context;
-    int thread; /* where the stream is the thread's own; else 0 */
+    int thread;     /* where the stream is the thread's own; else 0 */
+    bool is_queued; /* the stream has work, of which it is not known yet whose it is */
 };
 
 /* Could others have submitted work by the end of a wait, which natively comes after the copy? */
@@ -124,18 +127,23 @@ static bool others_may_submit(void)
 
 /* Waits for the stream where the call would. False: the copy is the driver's, or an error is. An
  * asynchronous upload after unfinished work is the driver's, too: it waits for that work from some
- * size on, and a program may have come to need it (R1002, R1025). */
-static bool await_stream(const struct ag_transfer *transfer)
+ * size on, and a program may have come to need it (R1002, R1025); but not if the work may be
+ * earlier copies of ours alone, for which comes_to_rest() waits. */
+static bool await_stream(struct attempt *attempt)
 {
+    const struct ag_transfer *transfer = &attempt->transfer;
     CUresult result = ag_cu.cuStreamQuery(transfer->stream);
 
     if (result != CUDA_ERROR_NOT_READY)
         return result == CUDA_SUCCESS;
-    if (others_may_submit() || (!transfer->waits && !transfer->what.to_host)) {
+    if ((transfer->waits || transfer->what.to_host) && !others_may_submit())
+        return ag_cu.cuStreamSynchronize(transfer->stream) == CUDA_SUCCESS;
+    /* Relaxed: a hint, of which comes_to_rest() makes sure. */
+    attempt->is_queued =
+        atomic_load_explicit(&self.left_on, memory_order_relaxed) == transfer->stream;
+    if (!attempt->is_queued)
         ag_stats_add(AG_STAT_COPIES_QUEUED, 1);
-        return false;
-    }
-    return ag_cu.cuStreamSynchronize(transfer->stream) == CUDA_SUCCESS;
+    return attempt->is_queued;
 }
 
 /* --- the host's memory --- */
@@ -210,6 +218,31 @@ static bool are_slots_free(struct ag_slots *slots, const struct attempt *attempt
             slots->thread == attempt->thread);
 }
 
+/* Is what is unfinished on the stream copies of ours, and next to nothing else? They go on as fast
+ * as the bus, and end by themselves. Nobody counts what the program has submitted after them; but
+ * if the stream is idle once they are done, nothing is left of that either, and this copy stands
+ * where any copy on an idle stream does. A native call of 4 MiB or more would have waited for as
+ * much (R1025); for a smaller one the wait is part of the copy's time, which the bus is taking.
+ * Other work that soon ends, like a small copy of the driver's, is waited for as well; where it
+ * does not, no later copy waits here until the crew has made one again. */
+static bool comes_to_rest(struct ag_slots *slots, const struct attempt *attempt)
+{
+    CUstream stream = attempt->transfer.stream;
+    uint64_t until;
+    struct ag_wait wait = {0};
+    CUresult result = CUDA_ERROR_NOT_READY;
+
+    if (ag_slots_wait(slots)) {
+        until = ag_clock_after(SHORT_NS);
+        while ((result = ag_cu.cuStreamQuery(stream)) == CUDA_ERROR_NOT_READY &&
+               ag_wait_for_device_until(&wait, until))
+            ;
+    }
+    if (result != CUDA_SUCCESS)
+        atomic_store_explicit(&self.left_on, NULL, memory_order_relaxed);
+    return result == CUDA_SUCCESS;
+}
+
 /* Two for each thread, so that none has to wait long for the last; all slots in turns, where tests
  * or the curious ask for the crew. */
 static uint32_t pieces_wanted(void)
@@ -232,7 +265,7 @@ static enum ag_worth weigh(struct attempt *attempt, struct ag_slots *slots, size
 
     if (!slots || slots->is_broken || ag_crew_size() < 2)
         return AG_WORTH_DRIVER;
-    if (!are_slots_free(slots, attempt)) {
+    if (!are_slots_free(slots, attempt) || (attempt->is_queued && !comes_to_rest(slots, attempt))) {
         ag_stats_add(AG_STAT_COPIES_QUEUED, 1);
         return AG_WORTH_DRIVER;
     }
@@ -266,6 +299,8 @@ static bool copy_claimed(struct attempt *attempt)
     attempt->transfer.is_plain =
         ag_reach_is_plain((const void *)(uintptr_t)what->host, host_bytes(what), what->to_host);
     attempt->copying->result = ag_transfer_run(&attempt->transfer, slots);
+    if (!attempt->transfer.waits && !what->to_host)
+        atomic_store_explicit(&self.left_on, slots->stream, memory_order_relaxed);
     if (attempt->copying->result == CUDA_SUCCESS)
         ag_worth_took(&self.worth, what->to_host, bytes, true, ag_clock_ns() - from_ns);
     ag_stats_add(AG_STAT_COPIES_CREW, 1);
@@ -307,7 +342,7 @@ static bool try_copy(struct attempt *attempt)
     int depth = ag_entry_depth;
     bool copied;
 
-    if (!await_stream(&attempt->transfer))
+    if (!await_stream(attempt))
         return false;
     ag_entry_depth = 1;
     mode = ag_capture_relax();

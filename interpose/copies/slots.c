@@ -11,8 +11,13 @@
 #include <sys/mman.h>
 
 #include "interpose/copies/reach.h"
+#include "interpose/core/base/clock.h"
+#include "interpose/core/base/threads/wait.h"
 #include "interpose/core/driver/driver.h"
 #include "policy/contexts/context.h"
+
+#define NEXT_NS     2000000u /* what a slot takes to cross the bus, many times over */
+#define LEAST_LOOKS 256u     /* the thread may not have run meanwhile */
 
 static struct ag_slots rings[AG_MAX_CONTEXTS];
 
@@ -119,6 +124,26 @@ CUresult ag_slots_look(struct ag_slots *slots)
             slots->finished++;
     }
     return result;
+}
+
+bool ag_slots_wait(struct ag_slots *slots)
+{
+    uint64_t seen = slots->finished, until = ag_clock_after(NEXT_NS);
+    struct ag_wait wait = {0};
+    unsigned looks = 0;
+    CUresult result;
+
+    while ((result = ag_slots_look(slots)) == CUDA_ERROR_NOT_READY) {
+        if (slots->finished != seen) {
+            seen = slots->finished;
+            until = ag_clock_after(NEXT_NS);
+            looks = 0;
+        }
+        if (!ag_wait_for_device_until(&wait, until) && looks >= LEAST_LOOKS)
+            return false;
+        looks++;
+    }
+    return result == CUDA_SUCCESS;
 }
 
 void ag_slots_context_gone(const struct ag_context *context)

@@ -43,6 +43,9 @@ static inline CUevent ag_slots_event(const struct ag_slots *slots, uint64_t numb
 /* Counts the uses that are done, in their order. What the driver said of the first that is not, or
  * CUDA_SUCCESS: all are. */
 CUresult ag_slots_look(struct ag_slots *slots);
+/* Waits until all are done, as long as they go on: those that do not wait for work of the
+ * program's. True: they are done. */
+bool ag_slots_wait(struct ag_slots *slots);
 
 /* The context is gone, and with it what the driver knew of the ring. */
 void ag_slots_context_gone(const struct ag_context *context);

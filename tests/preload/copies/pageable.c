@@ -488,6 +488,72 @@ static void behind(void)
     }
 }
 
+/* Uploads one after the other, with no wait between them. */
+enum { ROW = 20, ROW_TARGETS = 3 };
+#define ROW_BYTES (8 * MIB)
+
+static void upload_row(int way, unsigned char *host, const CUdeviceptr *to, size_t bytes)
+{
+    size_t found = 0;
+
+    for (unsigned i = 0; i < ROW; i++) {
+        fill(host, bytes, i);
+        OK(copy_in(way, to[i % ROW_TARGETS], host, bytes));
+    }
+    memset(host, 0xee, bytes);
+    for (unsigned i = ROW - ROW_TARGETS; i < ROW; i++) {
+        OK(copy_out(way, host, to[i % ROW_TARGETS], bytes));
+        found += wrong(host, bytes, i);
+    }
+    say("way %d, %d uploads of %zu bytes: %zu wrong", way, ROW, bytes, found);
+}
+
+static void row_of(size_t bytes)
+{
+    unsigned char *host = malloc(bytes);
+    CUdeviceptr to[ROW_TARGETS];
+
+    for (int i = 0; i < ROW_TARGETS; i++)
+        OK(cuMemAlloc(&to[i], bytes));
+    for (int way = 0; way < N_WAYS; way++)
+        upload_row(way, host, to, bytes);
+    for (int i = 0; i < ROW_TARGETS; i++)
+        OK(cuMemFree(to[i]));
+    free(host);
+}
+
+static void row(void)
+{
+    row_of(ROW_BYTES);
+}
+
+/* A kernel that does not end stands between two of them. */
+static void row_with_kernels(void)
+{
+    enum { BYTES = 2 * MIB };
+    unsigned char *host = malloc(BYTES);
+    _Atomic uint32_t *flag;
+    CUdeviceptr to;
+
+    OK(cuMemAllocHost((void **)&flag, sizeof(*flag)));
+    OK(cuMemAlloc(&to, BYTES));
+    for (int way = ON_LEGACY; way <= ON_NONBLOCKING; way++) {
+        for (unsigned i = 0; i < 3; i++) {
+            atomic_store(flag, 0);
+            fill(host, BYTES, i);
+            OK(copy_in(way, to, host, BYTES));
+            launch_spin(way == ON_LEGACY && i == 1 ? blocking : stream_of(way), flag);
+            fill(host, BYTES, i + 1);
+            OK(copy_in(way, to, host, BYTES));
+            fill(host, BYTES, i + 2);
+            atomic_store(flag, 1);
+            OK(cuCtxSynchronize());
+            OK(cuMemcpyDtoH(host, to, BYTES));
+            say("way %d: %zu wrong", way, wrong(host, BYTES, i + 1));
+        }
+    }
+}
+
 static void forks(void)
 {
     unsigned char host[PAGE];
@@ -586,10 +652,22 @@ static const struct {
     const char *name;
     void (*run)(void);
 } parts[] = {
-    {"kinds", kinds},       {"rows", rows},       {"order", order},         {"threads", threads},
-    {"faults", faults},     {"signals", signals}, {"cancelled", cancelled}, {"contexts", contexts},
-    {"captures", captures}, {"behind", behind},   {"forks", forks},         {"errors", errors},
-    {"little", little},     {"much", much},
+    {"kinds", kinds},
+    {"rows", rows},
+    {"order", order},
+    {"threads", threads},
+    {"faults", faults},
+    {"signals", signals},
+    {"cancelled", cancelled},
+    {"contexts", contexts},
+    {"captures", captures},
+    {"behind", behind},
+    {"forks", forks},
+    {"errors", errors},
+    {"little", little},
+    {"much", much},
+    {"row", row},
+    {"kernels", row_with_kernels},
 };
 
 int main(int argc, char **argv)

@@ -67,6 +67,18 @@ class Pageable(Case):
     def test_behind_a_kernel_that_waits_for_the_program(self):
         self.crewed('behind', 3, seeds=SEEDS)
 
+    @unittest.skipUnless(REACHES, 'an older kernel')
+    def test_uploads_in_a_row_are_the_crews(self):
+        for variant, result in self.same([program('preload_pageable'), 'row'], variants=[SMALLEST], seeds=SEEDS):
+            copies = result.report()['copies']
+            self.assertEqual((copies['crew'], copies['queued']), (5 * (20 + 3), 0))
+
+    @unittest.skipUnless(REACHES, 'an older kernel')
+    def test_one_behind_a_kernel_is_the_drivers(self):
+        for variant, result in self.same([program('preload_pageable'), 'kernels'], variants=[SMALLEST], seeds=SEEDS):
+            copies = result.report()['copies']
+            self.assertEqual((copies['crew'], copies['queued']), (9 * 2, 9))
+
     def test_a_forked_child(self):
         results = self.same([program('preload_pageable'), 'forks'], variants=VARIANTS, quiet=False)
         self.assertTrue(results)
