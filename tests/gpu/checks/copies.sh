@@ -60,6 +60,18 @@ down 16 2.5
 down 64 3'
 }
 
+# Uploads with no wait between them: the crew waits for its own, and for no work of the program's.
+row_checks() {
+    local row
+    any_wanted copies/row-{null-16mib,stream-16mib,apart-16mib,mixed-16mib,apart-4mib,apart-2mib} || return 0
+    : >"$OUT/copies-rows"
+    measures copies/rows-measured in_turns copies-rows rows
+    for row in null-16mib stream-16mib apart-16mib mixed-16mib apart-4mib; do
+        check "copies/row-$row" bound judge copies-rows "row_${row//-/_}_gb_per_s" 'w >= 1.5 * n'
+    done
+    check copies/row-apart-2mib bound judge copies-rows row_apart_2mib_gb_per_s 'w >= n'
+}
+
 # What is too small to gain anything costs nothing more: the quickest of processes, as a busy host only makes one slower.
 small_checks() {
     local way size
@@ -168,6 +180,7 @@ hostile_checks() {
 copies_checks() {
     rate_checks
     call_checks
+    row_checks
     small_checks
     first_copy_checks
     few_cores_checks

@@ -6,6 +6,7 @@
  *   rates       GB/s until the copy is done, by size, way and kind of memory; of pinned memory, too
  *   calls       microseconds until cudaMemcpyAsync is back, which is when the program may go on
  *   small       the same of 64 KiB to 1 MiB
+ *   rows        GB/s of uploads in turn with no wait between them, until all are done
  *   both        GB/s of 4 and 64 MiB alone
  *   first MIB   the first copy of the process, which has nothing else behind it
  *   two-cores   on two cores of those that the process may use
@@ -169,6 +170,49 @@ static void calls_of(const std::vector<size_t> &sizes)
                    1e6 * median_s(way, plain, bytes, false));
 }
 
+/* Sixteen sources, each of which is the program's again when its call is back; `between` bytes are a
+ * small copy after each, as biases follow weights. */
+static double row_rate(unsigned char *host, size_t bytes, size_t between, cudaStream_t stream)
+{
+    enum { ROW = 16 };
+    double start = now_s();
+    for (size_t i = 0; i < ROW; i++) {
+        size_t at = i * bytes;
+        OK(cudaMemcpyAsync(device + at, host + at, bytes, cudaMemcpyHostToDevice, stream));
+        if (between)
+            OK(cudaMemcpyAsync(device + at, host + at, between, cudaMemcpyHostToDevice, stream));
+    }
+    OK(cudaStreamSynchronize(stream));
+    return 1e-9 * (double)(ROW * bytes) / (now_s() - start);
+}
+
+static void row_of(const char *name, unsigned char *host, size_t bytes, size_t between,
+                   cudaStream_t stream)
+{
+    std::vector<double> rates;
+    for (int i = 0; i < 15; i++) {
+        double rate = row_rate(host, bytes, between, stream);
+        if (i >= 5)
+            rates.push_back(rate);
+    }
+    printf("row_%s_gb_per_s %.3f\n", name, median(rates));
+    fflush(stdout);
+}
+
+static void rows(void)
+{
+    unsigned char *plain = touched(256 * MIB);
+    cudaStream_t stream, apart;
+    OK(cudaStreamCreate(&stream));
+    OK(cudaStreamCreateWithFlags(&apart, cudaStreamNonBlocking));
+    row_of("null_16mib", plain, 16 * MIB, 0, 0);
+    row_of("stream_16mib", plain, 16 * MIB, 0, stream);
+    row_of("apart_16mib", plain, 16 * MIB, 0, apart);
+    row_of("mixed_16mib", plain, 16 * MIB, 4 * KIB, stream);
+    row_of("apart_4mib", plain, 4 * MIB, 0, apart);
+    row_of("apart_2mib", plain, 2 * MIB, 0, apart);
+}
+
 /* 64 MiB both ways, for a crowd. */
 static void both_ways(const char *kind)
 {
@@ -229,6 +273,8 @@ int main(int argc, char **argv)
         calls_of({2 * MIB, 4 * MIB, 16 * MIB, 64 * MIB});
     else if (what == "small")
         calls_of({64 * KIB, 256 * KIB, 512 * KIB, MIB});
+    else if (what == "rows")
+        rows();
     else if (what == "both")
         both_ways(kind == "busy" ? "busy_" : kind == "two-cores" ? "two_cores_" : "");
     else
