@@ -304,18 +304,30 @@ CUresult ag_range_allocate(struct ag_context *context, size_t bytes, bool anywhe
     return result;
 }
 
+/* What is still mapped is nobody's any more, and lost, unless it went with the driver: the CUDA
+ * runtime gives its context back after that has ended. */
+static void note_lost(const struct ag_movable *range, CUresult why)
+{
+    if (why == CUDA_ERROR_DEINITIALIZED)
+        return;
+    ag_stats_add(AG_STAT_PAGE_LOST, 1);
+    ag_log_warn("the driver does not unmap %zu bytes (error %d): they are lost", range->size,
+                (int)why);
+}
+
 CUresult ag_range_free(CUdeviceptr address)
 {
     struct ag_movable *range = take_range(address);
+    CUresult result;
 
     if (!range)
         return CUDA_ERROR_INVALID_VALUE;
-    /* What is still mapped is nobody's any more, and lost. */
-    if (ag_cu.cuMemUnmap(range->address, range->size) == CUDA_SUCCESS) {
+    result = ag_cu.cuMemUnmap(range->address, range->size);
+    if (result == CUDA_SUCCESS) {
         (void)ag_cu.cuMemAddressFree(range->address, range->size);
         put_handles(range);
     } else {
-        ag_stats_add(AG_STAT_PAGE_LOST, 1);
+        note_lost(range, result);
     }
     drop_movable(range);
     return CUDA_SUCCESS;

@@ -6,7 +6,10 @@
  *     paging waits       copies and fills that wait for other work
  *     paging threads     four threads with blocks of their own
  *     paging frees       sizes that differ, freed and allocated in turns
- *     paging reset       a primary context that ends with all of it */
+ *     paging reset       a primary context that ends with all of it
+ *     paging exit        freed blocks when the process ends: the context is given back after the
+ *                        driver has ended, as the CUDA runtime does
+ *     paging turns N K   N passes over sixteen blocks of 16 MiB, K kernels on each in turn */
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -18,6 +21,9 @@
 #define BYTES     (4 * MIB)
 #define WORDS     ((uint32_t)(BYTES / sizeof(uint32_t)))
 #define N_THREADS 4
+
+#define TURN_BLOCKS 16u
+#define TURN_BYTES  (16 * MIB)
 
 static void say_range(CUdeviceptr start, CUdeviceptr p)
 {
@@ -263,6 +269,55 @@ static void frees(void)
     free_all(p);
 }
 
+/* Writes the first word of every piece. */
+static void touch(const struct sim_kernel_call *call)
+{
+    CUdeviceptr p = *(CUdeviceptr *)call->args[0];
+    uint32_t *words = sim_kernel_access(p, TURN_BYTES, true);
+
+    for (size_t i = 0; words && i < TURN_BYTES / sizeof(*words); i += 2 * MIB / sizeof(*words))
+        words[i]++;
+}
+
+static void turns(unsigned n, unsigned k)
+{
+    CUdeviceptr p[TURN_BLOCKS];
+    CUmodule module;
+    CUfunction function;
+    uint32_t wrong = 0;
+
+    sim_register_kernel("touch", touch, 1, (size_t[]){sizeof(CUdeviceptr)});
+    OK(cuModuleLoadData(&module, "paging"));
+    OK(cuModuleGetFunction(&function, module, "touch"));
+    for (unsigned i = 0; i < TURN_BLOCKS; i++) {
+        OK(cuMemAlloc(&p[i], TURN_BYTES));
+        launch_fill(NULL, p[i], TURN_BYTES / sizeof(uint32_t), i);
+    }
+    for (unsigned pass = 0; pass < n; pass++)
+        for (unsigned i = 0; i < TURN_BLOCKS; i++)
+            for (unsigned j = 0; j < k; j++)
+                OK(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, (void *[]){&p[i]}, NULL));
+    for (unsigned i = 0; i < TURN_BLOCKS; i++) {
+        wrong += count_wrong(p[i], 1, i + n * k) + count_wrong(p[i] + 4, 1023, i + 1);
+        wrong += count_wrong(p[i] + 14 * MIB, 1, i + n * k + 14 * MIB / sizeof(uint32_t));
+        OK(cuMemFree(p[i]));
+    }
+    say("wrong: %u", wrong);
+}
+
+static void give_context_back(void)
+{
+    SAY_CODE("released", cuDevicePrimaryCtxRelease(0));
+}
+
+static void frees_before_exit(void)
+{
+    CUdeviceptr p[BLOCKS];
+
+    allocate_all(p);
+    free_all(p);
+}
+
 static void reset(void)
 {
     CUdeviceptr p[BLOCKS], q;
@@ -280,8 +335,11 @@ static void reset(void)
 int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "";
-    CUcontext opened = device_open();
+    CUcontext opened;
 
+    if (!strcmp(what, "exit"))
+        OK(atexit(give_context_back)); /* before the driver's own: runs after it */
+    opened = device_open();
     if (!strcmp(what, "blocks"))
         blocks(opened);
     else if (!strcmp(what, "passes") && argc > 2)
@@ -294,6 +352,10 @@ int main(int argc, char **argv)
         frees();
     else if (!strcmp(what, "reset"))
         reset();
+    else if (!strcmp(what, "exit"))
+        frees_before_exit();
+    else if (!strcmp(what, "turns") && argc > 3)
+        turns((unsigned)atoi(argv[2]), (unsigned)atoi(argv[3]));
     else
         return 99;
     return 0;

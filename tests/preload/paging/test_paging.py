@@ -27,7 +27,19 @@ class Answers(Case):
         self.same([COMMAND, 'passes', '3'], VARIANTS, seeds=SEEDS)
 
     def test_frees(self):
-        self.same([COMMAND, 'frees'], VARIANTS, seeds=SEEDS)
+        for _, result in self.same([COMMAND, 'frees'], VARIANTS, seeds=SEEDS):
+            self.assertEqual(result.report()['pressure']['movable_lost'], 0)
+
+    def test_turns(self):
+        """Ranges of which some pieces are on the device and some on the host go, too."""
+        variants = [dict(PAGE, ALLOGRAFT_LIMIT='128MiB', ALLOGRAFT_CACHE='0')]
+        for _, result in self.same([COMMAND, 'turns', '3', '3'], variants):
+            self.assertEqual(result.report()['pressure']['movable_lost'], 0)
+
+    def test_exit(self):
+        """What is kept when the driver ends is not lost."""
+        for _, result in self.same([COMMAND, 'exit'], VARIANTS):
+            self.assertEqual(result.report()['pressure']['movable_lost'], 0)
 
     def test_copies_that_wait(self):
         self.same([COMMAND, 'waits'], VARIANTS, seeds=SEEDS)
