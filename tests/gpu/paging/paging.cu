@@ -62,6 +62,12 @@ __global__ void wait_for_host(const volatile unsigned *flag)
 
 static unsigned long long *device_sum;
 
+static void open_sum()
+{
+    OK(cudaMalloc(&device_sum, sizeof *device_sum));
+    OK(cudaMemset(device_sum, 0, sizeof *device_sum));
+}
+
 static unsigned long long take_sum()
 {
     unsigned long long s;
@@ -244,11 +250,33 @@ static int bytes(const char *what)
     return 0;
 }
 
+/* The code of a kernel is on the device, and whatever the first use of a call makes is made: that may
+ * wait for the work before it. */
+static void warm_up(const std::vector<uint4 *> &all, unsigned *flag, char *pinned,
+                    cudaStream_t stream)
+{
+    *flag = 1;
+    wait_for_host<<<1, 1, 0, stream>>>(flag);
+    for (int i = 0; i < 2; i++) {
+        mix<<<1, 32, 0, stream>>>(all[i], 32);
+        OK(cudaMemcpyAsync(all[i], all[2], MIB, cudaMemcpyDeviceToDevice, stream));
+        OK(cudaMemsetAsync(all[i], 1, MIB, stream));
+        OK(cudaMemcpyAsync(all[i], pinned, MIB, cudaMemcpyHostToDevice, stream));
+        OK(cudaMemcpyAsync(pinned, all[i], MIB, cudaMemcpyDeviceToHost, stream));
+    }
+    OK(cudaDeviceSynchronize());
+    *flag = 0;
+}
+
 /* A wait is a hang: SIGALRM ends it. */
 static int held()
 {
+    /* Each stream has a queue of its own, and no code is loaded behind the kernel. */
+    setenv("CUDA_MODULE_LOADING", "EAGER", 1);
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1);
+    open_sum();
     std::vector<uint4 *> all = allocate();
-    volatile unsigned *flag;
+    unsigned *flag;
     std::vector<char> pageable(4096);
     char *pinned;
     cudaStream_t held_up, free_one;
@@ -256,7 +284,8 @@ static int held()
     OK(cudaMallocHost(&pinned, MIB));
     OK(cudaStreamCreateWithFlags(&held_up, cudaStreamNonBlocking));
     OK(cudaStreamCreateWithFlags(&free_one, cudaStreamNonBlocking));
-    *flag = 0;
+    warm_up(all, flag, pinned, held_up);
+    warm_up(all, flag, pinned, free_one);
     wait_for_host<<<1, 1, 0, held_up>>>(flag);
     alarm(20);
     for (int i = 0; i < n_blocks; i++) { /* behind the kernel, without a wait */
@@ -279,7 +308,8 @@ static int held()
         OK(cudaMemcpyAsync((char *)all[i] + 2 * MIB, pageable.data(), 4096, cudaMemcpyHostToDevice,
                            held_up));
     printf("small copies from pageable memory\n");
-    *flag = 1;
+    fflush(stdout);
+    *(volatile unsigned *)flag = 1;
     OK(cudaDeviceSynchronize());
     alarm(0);
     return 0;
@@ -304,12 +334,11 @@ static int timed(const char *what, int k)
 int main(int argc, char **argv)
 {
     const char *mode = argc > 1 ? argv[1] : "";
-    OK(cudaMalloc(&device_sum, sizeof *device_sum));
-    OK(cudaMemset(device_sum, 0, sizeof *device_sum));
-    if (!strcmp(mode, "bytes") && argc > 2)
-        return bytes(argv[2]);
     if (!strcmp(mode, "held"))
         return held();
+    open_sum();
+    if (!strcmp(mode, "bytes") && argc > 2)
+        return bytes(argv[2]);
     if (!strcmp(mode, "time") && argc > 3)
         return timed(argv[2], atoi(argv[3]));
     fprintf(stderr, "usage: paging bytes WHAT|held|time WHAT K\n");
