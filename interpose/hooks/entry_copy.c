@@ -40,8 +40,19 @@ static bool copied_aside(CUresult *ret_result, CUdeviceptr to, CUdeviceptr from,
     if (!ag_aside_is_due(to, from))
         return false;
     *ret_result = ag_cu.cuMemcpyDtoDAsync_v2(to, from, bytes, ag_aside_stream(per_thread));
+    *ret_result = ag_aside_wait(*ret_result, to, from, per_thread);
     return true;
 }
+
+/* The address of memory that a copy of rows names on one of its sides; 0: none that is a device's.
+ */
+#define device_side(copy, side)                                     \
+    ((copy) && ((copy)->side##MemoryType == CU_MEMORYTYPE_DEVICE || \
+                (copy)->side##MemoryType == CU_MEMORYTYPE_UNIFIED)  \
+         ? (copy)->side##Device                                     \
+         : 0)
+#define rows_waited_for(result, copy, per_thread) \
+    ag_aside_wait(result, device_side(copy, dst), device_side(copy, src), per_thread)
 
 static inline struct ag_copying_place on(CUstream stream, bool per_thread)
 {

@@ -34,11 +34,16 @@ static bool record_rows(struct ag_stream *state, bool blocking, CUdeviceptr to, 
 }
 
 /* Asks for the same on the default stream, by `fill`, where that is due (aside.h). */
-#define filled_aside(ret_result, to, fill, value, count, per_thread) \
-    (ag_aside_is_due(to, to) &&                                      \
-     (*(ret_result) = (fill)(to, value, count, ag_aside_stream(per_thread)), true))
-#define rows_filled_aside(ret_result, to, fill, pitch, value, columns, rows, per_thread) \
-    (ag_aside_is_due(to, to) &&                                                          \
-     (*(ret_result) = (fill)(to, pitch, value, columns, rows, ag_aside_stream(per_thread)), true))
+#define filled_aside(ret_result, to, fill, value, count, per_thread)                               \
+    (ag_aside_is_due(to, to) &&                                                                    \
+     (*(ret_result) = ag_aside_wait((fill)(to, value, count, ag_aside_stream(per_thread)), to, to, \
+                                    per_thread),                                                   \
+      true))
+#define rows_filled_aside(ret_result, to, fill, pitch, value, columns, rows, per_thread)          \
+    (ag_aside_is_due(to, to) &&                                                                   \
+     (*(ret_result) =                                                                             \
+          ag_aside_wait((fill)(to, pitch, value, columns, rows, ag_aside_stream(per_thread)), to, \
+                        to, per_thread),                                                          \
+      true))
 
 #include "interpose/hooks/made/fills.h"

@@ -299,7 +299,8 @@ static CUresult set_of_piece(const void *value, const struct ag_block_seen *piec
     return result;
 }
 
-/* The driver keeps it with the memory, which so must not be anybody else's. */
+/* The driver keeps it with the memory, which so must not be anybody else's. Of memory that can move
+ * it keeps none (CUDA_ERROR_NOT_SUPPORTED): there what copies and fills makes them wait. */
 static CUresult set_of_block(const void *value, CUdeviceptr address,
                              const struct ag_block_seen *block)
 {
@@ -307,6 +308,8 @@ static CUresult set_of_block(const void *value, CUdeviceptr address,
     unsigned wanted;
 
     memcpy(&wanted, value, sizeof(wanted));
+    if (result == CUDA_ERROR_NOT_SUPPORTED && block->desc.source == AG_SOURCE_MOVABLE)
+        result = CUDA_SUCCESS;
     if (result == CUDA_SUCCESS)
         (void)ag_ledger_note_sync(block->address, wanted ? AG_SYNC_ON : AG_SYNC_OFF);
     return result;

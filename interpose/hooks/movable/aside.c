@@ -2,9 +2,13 @@
 #include "interpose/hooks/movable/aside.h"
 
 #include "interpose/core/driver/driver.h"
+#include "policy/ledger.h"
+#include "policy/order/capture.h"
+#include "policy/paging/latch.h"
 #include "policy/paging/ranges.h"
 
-/* Is it memory of a device, wherever it lies now, that neither is managed nor has SYNC_MEMOPS? */
+/* Is it memory of a device, wherever it lies now, that neither is managed nor has SYNC_MEMOPS, as
+ * far as the driver knows? */
 static bool never_blocks(CUdeviceptr address)
 {
     unsigned type = 0, managed = 1, sync = 1;
@@ -23,4 +27,25 @@ bool ag_aside_is_due(CUdeviceptr one, CUdeviceptr other)
 {
     return (ag_range_may_hold(one) || ag_range_may_hold(other)) && never_blocks(one) &&
            (one == other || never_blocks(other));
+}
+
+static bool is_synchronous(CUdeviceptr address)
+{
+    CUdeviceptr base = address ? ag_range_base(address) : 0;
+    struct ag_block_seen block;
+
+    return base && ag_ledger_look(base, &block) && block.sync_memops == AG_SYNC_ON;
+}
+
+CUresult ag_aside_wait(CUresult result, CUdeviceptr one, CUdeviceptr other, bool per_thread)
+{
+    CUstreamCaptureMode mode;
+
+    if (!ag_latch_is_on() || result != CUDA_SUCCESS ||
+        !(is_synchronous(one) || (one != other && is_synchronous(other))))
+        return result;
+    mode = ag_capture_relax();
+    result = ag_cu.cuStreamSynchronize(ag_aside_stream(per_thread));
+    ag_capture_restore(mode);
+    return result;
 }

@@ -185,6 +185,51 @@ static void passes(unsigned n)
     OK(cuMemFree(table));
 }
 
+/* Bytes that nothing orders before the stream's work are there once the call is back. */
+static void say_seen(const char *what, CUstream stream, CUdeviceptr p, uint32_t value)
+{
+    uint32_t *seen;
+
+    OK(cuMemAllocHost((void **)&seen, sizeof(*seen)));
+    OK(cuMemcpyDtoHAsync(seen, p, sizeof(*seen), stream));
+    OK(cuStreamSynchronize(stream));
+    say("%s: %s", what, *seen == value ? "there" : "late");
+    OK(cuMemFreeHost(seen));
+}
+
+/* Calls that do not wait for their last bytes, unless the memory is such that they are to. */
+static void arrivals(CUdeviceptr p)
+{
+    uint32_t host[4] = {0};
+    CUDA_MEMCPY2D rows = {.srcMemoryType = CU_MEMORYTYPE_HOST,
+                          .srcHost = host,
+                          .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                          .dstDevice = p,
+                          .WidthInBytes = sizeof(host),
+                          .Height = 1};
+    CUdeviceptr plain = (CUdeviceptr)(uintptr_t)host;
+    unsigned on = 7;
+    CUstream other;
+
+    OK(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+    OK(cuPointerGetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, p));
+    say("it is set: %u", on & 1);
+    for (uint32_t i = 0; i < 10; i++) {
+        host[0] = 4 * i + 1;
+        OK(cuMemcpyHtoD(p, host, sizeof(host)));
+        say_seen("a copy from the host", other, p, 4 * i + 1);
+        host[0] = 4 * i + 2;
+        OK(cuMemcpy(p, plain, sizeof(host)));
+        say_seen("one of unified addresses", other, p, 4 * i + 2);
+        host[0] = 4 * i + 3;
+        OK(cuMemcpy2D(&rows));
+        say_seen("one of rows", other, p, 4 * i + 3);
+        OK(cuMemsetD32(p, 4 * i, 4));
+        say_seen("a fill", other, p, 4 * i);
+    }
+    OK(cuStreamDestroy(other));
+}
+
 /* Copies and fills that wait, since one of the two says so, and what was submitted before. */
 static void waits(void)
 {
@@ -205,6 +250,9 @@ static void waits(void)
     launch_fill(stream, p[0], WORDS, 7);
     OK(cuMemsetD32(p[BLOCKS - 1], 7, 1000));
     SAY_CODE("after a fill", cuStreamQuery(stream));
+    arrivals(p[BLOCKS - 1]);
+    on = 0;
+    SAY_CODE("not any more", cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, p[0]));
     free_all(p);
 }
 
