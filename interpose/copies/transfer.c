@@ -21,6 +21,8 @@
  * one only when nothing has come for long, as where others have the processors. */
 #define HELP_BYTES  ((size_t)512 << 10)
 #define AHEAD       2u    /* pieces that are submitted before the crew is woken */
+#define BETWEEN     32u   /* after that, before what has arrived is looked for and moved */
+#define LEAST_SHARE 1u    /* pieces of a thread */
 #define HELP_AFTER  1500u /* turns; some 80 us */
 #define TURNS_AWAKE 4000u /* without a piece; longer than the largest takes */
 
@@ -238,9 +240,9 @@ static uint32_t at_most(uint64_t n, uint32_t most)
 static void open_crew(struct run *run)
 {
     const struct ag_transfer *transfer = run->transfer;
+    uint32_t shares = (transfer->pieces + LEAST_SHARE - 1) / LEAST_SHARE;
 
-    run->helpers = ag_crew_open(&run->job, transfer->threads < transfer->pieces ? transfer->threads
-                                                                                : transfer->pieces);
+    run->helpers = ag_crew_open(&run->job, at_most(shares, transfer->threads));
 }
 
 static CUresult bring_in(struct run *run)
@@ -265,12 +267,17 @@ static CUresult bring_in(struct run *run)
     return result;
 }
 
+/* To the host: is a piece left for which there is a slot? */
+static bool can_submit(const struct run *run, uint32_t end)
+{
+    return run->submitted < end && run->submitted < run->emptied + AG_CREW_SLOTS;
+}
+
 static CUresult submit_before(struct run *run, uint32_t end)
 {
     CUresult result = CUDA_SUCCESS;
 
-    while (run->submitted < end && run->submitted < run->emptied + AG_CREW_SLOTS &&
-           result == CUDA_SUCCESS)
+    while (can_submit(run, end) && result == CUDA_SUCCESS)
         result = submit(run);
     return result;
 }
@@ -283,7 +290,7 @@ static CUresult bring_out(struct run *run)
 
     open_crew(run);
     while (run->emptied < end && result == CUDA_SUCCESS) {
-        result = submit_before(run, end);
+        result = submit_before(run, at_most((uint64_t)run->submitted + BETWEEN, end));
         if (result == CUDA_SUCCESS)
             result = look_at_driver(run);
         if (result != CUDA_SUCCESS)
@@ -294,7 +301,7 @@ static CUresult bring_out(struct run *run)
         if (run->emptied < run->ready && is_moved(run, run->emptied)) {
             run->emptied++;
             run->wait = (struct ag_wait){0};
-        } else {
+        } else if (!can_submit(run, end)) {
             result = help_or_wait(run, run->emptied < run->ready);
         }
     }
