@@ -22,13 +22,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "interpose/core/base/advice.h"
 #include "interpose/core/base/pages.h"
 #include "interpose/core/base/threads/once.h"
-
-#ifndef MADV_POPULATE_READ
-#define MADV_POPULATE_READ  22
-#define MADV_POPULATE_WRITE 23
-#endif
 
 #define MOST_PAGES 1024u
 

@@ -8,9 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23 /* since Linux 5.14 */
-#endif
+#include "interpose/core/base/advice.h"
 
 #define HUGE_AFTER (AG_PAGES_HUGE / 2)
 

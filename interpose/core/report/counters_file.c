@@ -39,14 +39,11 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "interpose/core/base/advice.h"
 #include "interpose/core/base/clock.h"
 #include "interpose/core/base/slot.h"
 #include "interpose/core/report/live/live.h"
 #include "interpose/core/report/stats.h"
-
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23 /* since Linux 5.14 */
-#endif
 
 #define KEPT      32u   /* files in a folder, beside those of running processes */
 #define MAX_FILES 1024u /* in a folder, of whatever process */
