@@ -12,8 +12,6 @@
 #endif
 #include "interpose/copies/copying.h"
 
-#include <pthread.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include "graph/record/box.h"
@@ -22,6 +20,7 @@
 #include "interpose/copies/transfer.h"
 #include "interpose/copies/worth.h"
 #include "interpose/core/base/clock.h"
+#include "interpose/core/base/threads/undisturbed.h"
 #include "interpose/core/base/threads/wait.h"
 #include "interpose/core/driver/driver.h"
 #include "interpose/core/report/stats.h"
@@ -312,25 +311,17 @@ static bool copy_claimed(struct attempt *attempt)
  */
 static bool copy_undisturbed(struct attempt *attempt)
 {
-    static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT};
-    sigset_t all, before;
-    bool copied;
-    int cancels;
+    struct ag_undisturbed before;
+    bool copied = false;
 
-    (void)sigfillset(&all);
-    for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++)
-        (void)sigdelset(&all, faults[i]);
-    (void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancels);
-    (void)pthread_sigmask(SIG_BLOCK, &all, &before);
-    copied = false;
+    ag_undisturbed_begin(&before);
     if (ag_crew_claim()) {
         copied = copy_claimed(attempt);
         ag_crew_release();
     } else {
         ag_stats_add(AG_STAT_COPIES_BUSY, 1);
     }
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-    (void)pthread_setcancelstate(cancels, NULL);
+    ag_undisturbed_end(&before);
     return copied;
 }
 

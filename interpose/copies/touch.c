@@ -4,19 +4,15 @@
 #endif
 #include "interpose/copies/touch.h"
 
-#include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <sys/mman.h>
 
 #include "interpose/copies/crew.h"
 #include "interpose/copies/reach.h"
+#include "interpose/core/base/advice.h"
 #include "interpose/core/base/clock.h"
-
-#ifndef MADV_COLLAPSE
-#define MADV_COLLAPSE 25 /* since Linux 6.1 */
-#endif
+#include "interpose/core/base/threads/undisturbed.h"
 
 #define PAGE_BYTES   ((size_t)4096)
 #define STRIDE_BYTES (8 * AG_TOUCH_UNIT)
@@ -81,18 +77,14 @@ static bool touch_claimed(char *memory, size_t bytes, size_t piece_bytes)
 /* No signal handler may jump out of it, and nobody may cancel it, with the crew claimed. */
 bool ag_touch_pieces(void *memory, size_t bytes, size_t piece_bytes)
 {
-    sigset_t all, before;
+    struct ag_undisturbed before;
     bool touched = false;
-    int cancels;
 
-    (void)sigfillset(&all);
-    (void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancels);
-    (void)pthread_sigmask(SIG_BLOCK, &all, &before);
+    ag_undisturbed_begin(&before);
     if (ag_crew_claim()) {
         touched = ag_crew_size() > 1 && touch_claimed(memory, bytes, piece_bytes);
         ag_crew_release();
     }
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-    (void)pthread_setcancelstate(cancels, NULL);
+    ag_undisturbed_end(&before);
     return touched;
 }
