@@ -147,13 +147,6 @@ static bool await_stream(struct attempt *attempt)
 
 /* --- the host's memory --- */
 
-/* From the first byte to the last. */
-static size_t host_bytes(const struct ag_copied *what)
-{
-    return (what->depth - 1) * what->host_slice + (what->height - 1) * what->host_pitch +
-           what->width;
-}
-
 /* Is the memory there, as far as its ends say? The driver may refuse what is not, such as addresses
  * of a device that are no memory any more. */
 static bool is_there(const struct ag_copied *what)
@@ -161,7 +154,7 @@ static bool is_there(const struct ag_copied *what)
     const unsigned char *first = (const unsigned char *)(uintptr_t)what->host;
 
     return ag_reach_get(first, 1, what->to_host) &&
-           ag_reach_get(first + host_bytes(what) - 1, 1, what->to_host);
+           ag_reach_get(first + ag_copied_host_bytes(what) - 1, 1, what->to_host);
 }
 
 /* --- with the crew claimed --- */
@@ -295,8 +288,6 @@ static bool copy_claimed(struct attempt *attempt)
         return false;
     slots->stream = attempt->transfer.stream;
     slots->thread = attempt->thread;
-    attempt->transfer.is_plain =
-        ag_reach_is_plain((const void *)(uintptr_t)what->host, host_bytes(what), what->to_host);
     attempt->copying->result = ag_transfer_run(&attempt->transfer, slots);
     if (!attempt->transfer.waits && !what->to_host)
         atomic_store_explicit(&self.left_on, slots->stream, memory_order_relaxed);

@@ -8,7 +8,8 @@
  * madvise() takes a lock for each page, which all pages of 2 MiB share. Where a mapping is known to
  * be anonymous and allowed, it is enough that its pages are there, and mincore() says that at once.
  * What may yet forbid them to one thread, a protection key, holds for the whole mapping: one page
- * tells. */
+ * tells. A buffer may well be of several mappings: advice about a part of it, as numpy gives of all
+ * pages but the first, makes two of one. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -69,35 +70,57 @@ bool ag_reach_can(void)
     return ag_once_is_done(&state);
 }
 
-/* The mapping that holds the address. */
-static bool find_mapping(uintptr_t address, struct mapping *ret)
+/* The mapping that holds the address, of the file that lists them. */
+static bool find_mapping(int maps, uintptr_t address, struct mapping *ret)
 {
-    int maps = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
-    bool found;
-
     *ret = (struct mapping){.size = sizeof(*ret), .address = address};
-    if (maps < 0)
-        return false;
-    found = !ioctl(maps, QUERY_MAPPING, ret);
-    (void)close(maps);
-    return found;
+    return !ioctl(maps, QUERY_MAPPING, ret);
 }
 
-bool ag_reach_is_plain(const void *memory, size_t bytes, bool for_writing)
+void ag_reach_look(struct ag_reach *ret, const void *memory, size_t bytes, bool for_writing)
 {
-    uintptr_t first = (uintptr_t)memory;
+    uintptr_t at = (uintptr_t)memory, end = at + bytes;
+    uint64_t allowed = for_writing ? IS_WRITABLE : IS_READABLE;
+    int maps = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
     struct mapping mapping;
 
-    return find_mapping(first, &mapping) && !mapping.inode && mapping.end - first >= bytes &&
-           mapping.flags & (for_writing ? IS_WRITABLE : IS_READABLE);
+    ret->n = 0;
+    ret->for_writing = for_writing;
+    if (maps < 0)
+        return;
+    for (unsigned i = 0; i < AG_REACH_PARTS && at < end && find_mapping(maps, at, &mapping); i++) {
+        if (!mapping.inode && mapping.flags & allowed) {
+            ret->parts[ret->n].begin = at;
+            ret->parts[ret->n++].end = mapping.end;
+        }
+        at = mapping.end;
+    }
+    (void)close(maps);
 }
 
-bool ag_reach_present(const void *memory, size_t bytes, bool for_writing)
+/* Of one plain part. */
+static bool is_present(uintptr_t at, size_t bytes, bool for_writing)
 {
-    uintptr_t page = page_size(), first = (uintptr_t)memory & ~(page - 1);
-    size_t length = (uintptr_t)memory + bytes - first, n = (length + page - 1) / page;
+    uintptr_t page = page_size(), first = at & ~(page - 1);
+    size_t length = at + bytes - first, n = (length + page - 1) / page;
     unsigned char is_there[MOST_PAGES];
 
-    return n <= MOST_PAGES && ag_reach_get(memory, 1, for_writing) &&
+    return n <= MOST_PAGES && ag_reach_get((const void *)at, 1, for_writing) &&
            !mincore((void *)first, length, is_there) && !memchr(is_there, 0, n);
+}
+
+bool ag_reach_is_present(const struct ag_reach *reach, const void *memory, size_t bytes)
+{
+    uintptr_t at = (uintptr_t)memory, end = at + bytes;
+
+    for (unsigned i = 0; i < reach->n && at < end; i++) {
+        uintptr_t part_end = reach->parts[i].end < end ? reach->parts[i].end : end;
+
+        if (at >= reach->parts[i].end)
+            continue;
+        if (at < reach->parts[i].begin || !is_present(at, part_end - at, reach->for_writing))
+            return false;
+        at = part_end;
+    }
+    return at >= end;
 }

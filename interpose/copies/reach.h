@@ -4,15 +4,26 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /* Can the kernel get pages for us without a fault (Linux 5.14)? Asks it once. */
 bool ag_reach_can(void);
-/* Are the `bytes` at `memory` one anonymous mapping that may be read, or written, as far as the
- * kernel says so cheaply (Linux 6.11)? Then ag_reach_present() may be asked of parts of it. */
-bool ag_reach_is_plain(const void *memory, size_t bytes, bool for_writing);
-/* Are all the pages of a part of such memory there, and this thread may touch them? Takes a tenth
- * of the time of ag_reach_get(). Changes errno. */
-bool ag_reach_present(const void *memory, size_t bytes, bool for_writing);
+/* The parts of some memory that are plain: of one anonymous mapping each, which may be read, or
+ * written. The first few; by their addresses. */
+#define AG_REACH_PARTS 8u
+struct ag_reach {
+    unsigned n;
+    bool for_writing;
+    struct {
+        uintptr_t begin, end;
+    } parts[AG_REACH_PARTS];
+};
+
+/* Finds them, as far as the kernel says so cheaply (Linux 6.11). Opens a file; changes errno. */
+void ag_reach_look(struct ag_reach *ret, const void *memory, size_t bytes, bool for_writing);
+/* Does this memory lie in plain parts, are all its pages there, and may this thread touch them?
+ * Takes a tenth of the time of ag_reach_get(). Changes errno. */
+bool ag_reach_is_present(const struct ag_reach *reach, const void *memory, size_t bytes);
 /* Gets the pages of `bytes` at `memory`, for reading or for writing. False: some cannot be touched,
  * or not in that way; then whoever touches them faults, which must be the thread that the program
  * called from. Changes errno. */

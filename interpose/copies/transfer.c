@@ -30,12 +30,13 @@ struct run {
     struct ag_crew_job job; /* first: the crew knows only this */
     const struct ag_transfer *transfer;
     struct ag_slots *slots;
-    uint64_t first;     /* the use that piece 0 is */
-    uint32_t submitted; /* pieces that the driver has */
-    uint32_t ready;     /* pieces that may be moved; to the host: those that have arrived */
-    uint32_t emptied;   /* to the host: those that have left them */
-    uint32_t helpers;   /* threads of ours */
-    bool is_alone;      /* the crew has left */
+    struct ag_reach reach; /* the host's memory, before the crew is woken */
+    uint64_t first;        /* the use that piece 0 is */
+    uint32_t submitted;    /* pieces that the driver has */
+    uint32_t ready;        /* pieces that may be moved; to the host: those that have arrived */
+    uint32_t emptied;      /* to the host: those that have left them */
+    uint32_t helpers;      /* threads of ours */
+    bool is_alone;         /* the crew has left */
     struct ag_wait wait;
 };
 
@@ -102,7 +103,7 @@ static bool reach_piece(const struct run *run, struct piece piece)
 {
     bool for_writing = run->transfer->what.to_host;
 
-    return (run->transfer->is_plain && ag_reach_present(piece.host, piece.bytes, for_writing)) ||
+    return ag_reach_is_present(&run->reach, piece.host, piece.bytes) ||
            ag_reach_get(piece.host, piece.bytes, for_writing);
 }
 
@@ -240,8 +241,11 @@ static uint32_t at_most(uint64_t n, uint32_t most)
 static void open_crew(struct run *run)
 {
     const struct ag_transfer *transfer = run->transfer;
+    const struct ag_copied *what = &transfer->what;
     uint32_t shares = (transfer->pieces + LEAST_SHARE - 1) / LEAST_SHARE;
 
+    ag_reach_look(&run->reach, (const void *)(uintptr_t)what->host, ag_copied_host_bytes(what),
+                  what->to_host);
     run->helpers = ag_crew_open(&run->job, at_most(shares, transfer->threads));
 }
 

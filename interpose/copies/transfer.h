@@ -17,11 +17,17 @@ struct ag_copied {
     bool to_host;
 };
 
+/* Of the host, from the first byte to the last. */
+static inline size_t ag_copied_host_bytes(const struct ag_copied *what)
+{
+    return (what->depth - 1) * what->host_slice + (what->height - 1) * what->host_pitch +
+           what->width;
+}
+
 struct ag_transfer {
     struct ag_copied what;
     CUstream stream; /* as the driver is to get it */
     bool waits;      /* the call returns when the bytes have arrived */
-    bool is_plain;   /* of ag_reach_is_plain(): the host's memory */
     uint32_t threads, pieces;
     size_t piece_bytes; /* at most AG_SLOT_BYTES */
 };

@@ -63,10 +63,10 @@ down 64 3'
 # Uploads with no wait between them: the crew waits for its own, and for no work of the program's.
 row_checks() {
     local row
-    any_wanted copies/row-{null-16mib,stream-16mib,apart-16mib,mixed-16mib,apart-4mib,apart-2mib} || return 0
+    any_wanted copies/row-{{null,stream,apart,mixed,advised}-16mib,apart-{4,2}mib} || return 0
     : >"$OUT/copies-rows"
     measures copies/rows-measured in_turns copies-rows rows
-    for row in null-16mib stream-16mib apart-16mib mixed-16mib apart-4mib; do
+    for row in {null,stream,apart,mixed,advised}-16mib apart-4mib; do
         check "copies/row-$row" bound judge copies-rows "row_${row//-/_}_gb_per_s" 'w >= 1.5 * n'
     done
     check copies/row-apart-2mib bound judge copies-rows row_apart_2mib_gb_per_s 'w >= n'

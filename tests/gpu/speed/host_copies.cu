@@ -199,6 +199,14 @@ static void row_of(const char *name, unsigned char *host, size_t bytes, size_t b
     fflush(stdout);
 }
 
+/* Of two mappings, as numpy has its arrays: all but the first page is to have huge pages. */
+static unsigned char *advised(size_t bytes)
+{
+    unsigned char *p = untouched(bytes);
+    OK(madvise(p + 4096, bytes - 4096, MADV_HUGEPAGE));
+    return (unsigned char *)memset(p, mark, bytes);
+}
+
 static void rows(void)
 {
     unsigned char *plain = touched(256 * MIB);
@@ -209,6 +217,7 @@ static void rows(void)
     row_of("stream_16mib", plain, 16 * MIB, 0, stream);
     row_of("apart_16mib", plain, 16 * MIB, 0, apart);
     row_of("mixed_16mib", plain, 16 * MIB, 4 * KIB, stream);
+    row_of("advised_16mib", advised(256 * MIB), 16 * MIB, 0, apart);
     row_of("apart_4mib", plain, 4 * MIB, 0, apart);
     row_of("apart_2mib", plain, 2 * MIB, 0, apart);
 }
