@@ -98,7 +98,7 @@ void ag_reach_look(struct ag_reach *ret, const void *memory, size_t bytes, bool 
     (void)close(maps);
 }
 
-/* Of one plain part. */
+/* Are the pages of one plain part's memory there? */
 static bool is_present(uintptr_t at, size_t bytes, bool for_writing)
 {
     uintptr_t page = page_size(), first = at & ~(page - 1);

@@ -17,7 +17,7 @@ struct ag_copied {
     bool to_host;
 };
 
-/* Of the host, from the first byte to the last. */
+/* What the host's side spans, from the first byte to the last. */
 static inline size_t ag_copied_host_bytes(const struct ag_copied *what)
 {
     return (what->depth - 1) * what->host_slice + (what->height - 1) * what->host_pitch +
