@@ -42,10 +42,11 @@ void ag_range_pin(CUdeviceptr address);
 struct ag_piece {
     struct ag_handle *handle; /* what it is mapped to */
     size_t offset, size;      /* in its range */
-    /* The number of the launch that used it last, the bytes that launches had named by then, and
+    /* The number of the launch that used it last, the bytes that launches had used by then, and
      * what is about to become of it: of use.c, under the lock of the ranges. */
     uint64_t used_by, used_at;
     uint64_t began_at, period; /* of uses that follow each other soon; from those before to those */
+    unsigned uses, last_uses;  /* how many of them there were, and of those before */
     bool comes, goes;
 };
 

@@ -1,13 +1,17 @@
 /* Finding what a launch uses, and choosing what goes for it: see use.h.
  *
- * A pointer stands for its block from there on. A piece on the host is read in place the first
- * time: each byte crosses the bus once, and nothing has to wait. It moves where it is used again
- * before as much as the device holds was used in between: with any more, it would be gone again
- * before its next use. Who goes is the one whose next use is farthest, as far as that is known:
- * what was used after so many bytes of other uses will be again after as many. Where all that is
- * used in turns is more than the device holds, that keeps most of it there, where the least
- * recently used would be the one that is needed next. Of what was used once only, that is the one
- * that goes. */
+ * A pointer stands for its block from there on. A piece on the host is read in place as long as
+ * nothing says that it will be used again soon: each byte crosses the bus once, and nothing has to
+ * wait. It moves where so many uses are to come that they cost more in place (prices.h): as many as
+ * followed each other the last time, or else as there were by now. And it moves where it is used
+ * again before as much as the device holds was used in between: then it stays there. With any more,
+ * it would be gone again before its next use.
+ *
+ * Who goes is the one whose next use is farthest, as far as that is known: what was used after so
+ * many bytes of other uses will be again after as many. Where all that is used in turns is more
+ * than the device holds, that keeps most of it there, where the least recently used would be the
+ * one that is needed next. What will be used once counts as farther than what would have to come
+ * back. Of what was used once only, the last one is the one that goes. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -27,6 +31,7 @@
 #include "policy/order/capture.h"
 #include "policy/paging/latch.h"
 #include "policy/paging/mover.h"
+#include "policy/paging/prices.h"
 
 #define IDLE_NS      50000000u /* the device may take so long to become idle */
 #define FIRST_REST   10000000u /* nothing is tried for so long after it did not */
@@ -41,7 +46,7 @@ struct named {
 };
 
 static struct {
-    uint64_t n_launches, volume; /* bytes that launches have named; under the lock of the ranges */
+    uint64_t n_launches, volume; /* bytes that launches have used; under the lock of the ranges */
     _Atomic uint64_t rest_until_ns, rest_ns; /* relaxed: a guess */
 } self;
 
@@ -98,16 +103,29 @@ static void name_all(struct named *named, const struct ag_launch *launch)
 
 /* --- uses; with the lock of the ranges held --- */
 
-/* Uses that are apart by less than this part of what the device holds are one. */
+/* Uses that are apart by less than this part of what the device holds follow each other. */
 #define APART_PART 8u
 
-/* Notes a use after `since` bytes of other uses: how far are they apart? */
-static void note_period(struct ag_piece *piece, uint64_t since, uint64_t capacity)
+/* Does a use now follow the last one? */
+static bool follows(const struct ag_piece *piece, uint64_t capacity)
 {
-    if (piece->used_by && since <= capacity / APART_PART)
-        return;
+    return piece->used_by && self.volume - piece->used_at <= capacity / APART_PART;
+}
+
+/* Uses that follow each other begin: how far are they apart from those before? */
+static void begin_uses(struct ag_piece *piece)
+{
     piece->period = piece->used_by ? self.volume - piece->began_at : 0;
     piece->began_at = self.volume;
+    piece->last_uses = piece->uses;
+    piece->uses = 0;
+    self.volume += piece->size;
+}
+
+/* How many uses follow each other from here on, the one that is about to be among them? */
+static unsigned uses_to_come(const struct ag_piece *piece)
+{
+    return piece->uses < piece->last_uses ? piece->last_uses - piece->uses : piece->uses + 1;
 }
 
 /* How many bytes of uses come before the next one of the piece? One that is overdue may never come,
@@ -121,23 +139,43 @@ static uint64_t next_use(const struct ag_piece *piece)
     return next >= self.volume ? next - self.volume : 2 * (self.volume - next);
 }
 
+/* How much speaks for its going: the bytes until its next use, for each hundredth of a crossing of
+ * the bus that it costs then to have it on the host. */
+static uint64_t reason_to_go(const struct ag_piece *piece, uint64_t capacity)
+{
+    unsigned uses = piece->uses > piece->last_uses ? piece->uses : piece->last_uses;
+    unsigned price = ag_prices_of_move();
+
+    if (piece->uses < piece->last_uses && follows(piece, capacity))
+        return 0; /* more are to come at once */
+    if (!uses)
+        uses = 1;
+    return next_use(piece) / (uses * 100 < price ? uses * 100 : price);
+}
+
 /* A piece that the launch uses. True: it is to come to the device. */
 static bool use_piece(const struct ag_movable *range, struct ag_piece *piece, uint64_t launch)
 {
     uint64_t since = self.volume - piece->used_at;
     uint64_t capacity = ag_budget_size(range->context->device);
+    bool on_host = !piece->handle->on_device;
 
     if (piece->used_by != launch) {
-        note_period(piece, since, capacity);
+        bool stays = piece->used_by && since <= capacity;
+
+        if (!follows(piece, capacity))
+            begin_uses(piece);
+        else
+            stays = false; /* it was used on the host just now: only the price tells */
         piece->comes =
-            !piece->handle->on_device && piece->used_by && !range->pinned && since <= capacity;
-        if (!piece->handle->on_device && !piece->comes)
+            on_host && !range->pinned && (stays || ag_prices_move_pays(uses_to_come(piece)));
+        if (on_host && !piece->comes)
             ag_stats_add(AG_STAT_PAGE_IN_PLACE, piece->size);
+        piece->uses++;
         piece->used_by = launch;
-        self.volume += piece->size;
         piece->used_at = self.volume;
     }
-    return piece->comes && !piece->handle->on_device;
+    return piece->comes && on_host;
 }
 
 static void want(struct ag_movable *range, struct ag_piece *piece)
@@ -170,9 +208,10 @@ static bool use_named(const struct named *named, uint64_t launch, bool collects)
 
 /* --- who goes; between ag_move_begin() and ag_move_end() --- */
 
-/* The piece on the device whose next use is farthest, and that this launch does not use. */
+/* The piece on the device that has most reason to go, and that this launch does not use. */
 static struct ag_move farthest_used(void)
 {
+    uint64_t capacity = ag_budget_size(mover.context->device), most = 0;
     struct ag_move victim = {0};
     struct ag_movable *range = ag_ranges_lock();
 
@@ -181,10 +220,15 @@ static struct ag_move farthest_used(void)
             continue;
         for (unsigned i = 0; i < range->n_pieces; i++) {
             struct ag_piece *piece = &range->pieces[i];
+            uint64_t reason;
 
-            if (piece->handle->on_device && piece->used_by != mover.launch && !piece->goes &&
-                (!victim.piece || next_use(piece) > next_use(victim.piece)))
-                victim = (struct ag_move){range, piece, NULL};
+            if (!piece->handle->on_device || piece->used_by == mover.launch || piece->goes)
+                continue;
+            reason = reason_to_go(piece, capacity);
+            if (victim.piece && reason <= most)
+                continue;
+            victim = (struct ag_move){range, piece, NULL};
+            most = reason;
         }
     }
     if (victim.piece)
@@ -266,6 +310,7 @@ static bool move_batch(void)
     if (came < rest || !ag_handles_may_get(mover.context->device, came, false))
         let_go(came ? came : rest);
     moved = ag_move_pieces(mover.context, mover.batch, mover.n_batch);
+    ag_stats_add(AG_STAT_PAGE_BATCHES, 1);
     put_back_unmoved();
     return moved && moved == mover.n_batch;
 }

@@ -27,6 +27,8 @@ paged_in_turn() {
             LIMIT_S=120 run_with ALLOGRAFT_LIMIT=2GiB ALLOGRAFT_OOM="$way" ALLOGRAFT_LOG=error -- \
                 "$BIN/paging" time "$what" "$k" || { died with $?; return 1; }
         done
+        [[ $way != page ]] || echo "of the last run: $(report pressure.moves pressure.move_batches \
+            pressure.moved_{in,out}_bytes pressure.in_place_bytes pressure.move_{wait,copy,map}_ns pressure.move_ns)"
         medians "paging-$what-$k-$way" "$OUT/paging-$what-$k-$way".?.native.out -- \
             "$OUT/paging-$what-$k-$way".?.with.out || return 1
         tabulate "paging-$what-$k-$way"

@@ -65,6 +65,20 @@ class Answers(Case):
             self.assertGreater(pressure[key], 0, key)
 
 
+    def test_moves_before_the_first_of_many_uses(self):
+        """From the second pass on, what is used often does not cross the bus for its first use."""
+        result = preloaded([COMMAND, 'turns', '10', '20'], dict(PAGE, ALLOGRAFT_LIMIT='128MiB', SIM_SCHED='eager'))
+        pressure = result.report()['pressure']
+        self.assertGreater(pressure['moved_in_bytes'], 9 * 60 * 2 ** 21)
+        self.assertLess(pressure['in_place_bytes'], 300 * 2 ** 21)
+
+    def test_used_once_in_place(self):
+        result = preloaded([COMMAND, 'turns', '4', '1'], dict(PAGE, ALLOGRAFT_LIMIT='128MiB', SIM_SCHED='eager'))
+        pressure = result.report()['pressure']
+        self.assertEqual((pressure['moves'], pressure['moved_in_bytes']), (0, 0))
+        self.assertGreater(pressure['in_place_bytes'], 4 * 60 * 2 ** 21)
+
+
 class Threads(Case):
     def test_threads(self):
         self.same([COMMAND, 'threads'], VARIANTS, seeds=SEEDS)

@@ -1,0 +1,47 @@
+/* Averages of what moving cost: see prices.h. */
+#include "policy/paging/prices.h"
+
+#include <stdatomic.h>
+
+#define USUAL     180u /* of an H100 by PCIe 5 */
+#define MOST      300u /* a use more in place costs less than to think that moving never pays */
+#define WIN       2u   /* per cent */
+#define REMEMBERS ((uint64_t)1 << 30) /* bytes; what was before them counts half, and so on */
+
+static struct {
+    uint64_t bytes, copy_ns, rest_ns;
+    _Atomic unsigned price; /* relaxed: a guess; 0: nothing is measured */
+} self;
+
+static unsigned price_of(uint64_t copy_ns, uint64_t rest_ns)
+{
+    uint64_t price = copy_ns ? 100 + 100 * rest_ns / copy_ns : USUAL;
+
+    return price > MOST ? MOST : (unsigned)price;
+}
+
+void ag_prices_note(uint64_t bytes, uint64_t copy_ns, uint64_t rest_ns)
+{
+    self.bytes += bytes;
+    self.copy_ns += copy_ns;
+    self.rest_ns += rest_ns;
+    atomic_store_explicit(&self.price, price_of(self.copy_ns, self.rest_ns), memory_order_relaxed);
+    if (self.bytes < REMEMBERS)
+        return;
+    self.bytes /= 2;
+    self.copy_ns /= 2;
+    self.rest_ns /= 2;
+}
+
+unsigned ag_prices_of_move(void)
+{
+    unsigned price = atomic_load_explicit(&self.price, memory_order_relaxed);
+
+    return price ? price : USUAL;
+}
+
+bool ag_prices_move_pays(unsigned uses)
+{
+    /* In place, each use has its bytes cross the bus once at least. */
+    return (uint64_t)uses * 100 * 100 > (uint64_t)ag_prices_of_move() * (100 + WIN);
+}

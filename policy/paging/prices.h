@@ -1,0 +1,17 @@
+/* What moving memory costs in this process, against using it on the host over the bus. */
+#ifndef AG_PAGING_PRICES_H
+#define AG_PAGING_PRICES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* One batch of moves: bytes of the way that had more, how long all copies took, and how long the
+ * rest did: waiting for the device, and mapping. One caller at a time. */
+void ag_prices_note(uint64_t bytes, uint64_t copy_ns, uint64_t rest_ns);
+/* What it costs that a byte comes and another one goes, in hundredths of what it costs that one
+ * crosses the bus for a kernel: as measured lately, and as is usual before that. */
+unsigned ag_prices_of_move(void);
+/* Is it cheaper by 2 % at least to move memory than to use it on the host so many times? */
+bool ag_prices_move_pays(unsigned uses);
+
+#endif
