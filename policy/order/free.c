@@ -140,20 +140,11 @@ bool ag_free_finds_nothing(void)
     return ag_watch_is_clear() && !ag_host_wait_pending();
 }
 
-static void wait_for_each(struct ag_context *context, void *done)
+bool ag_free_wait_for(struct ag_context *context)
 {
     bool in_capture;
 
-    if (*(bool *)done && wait_for_work(context, &in_capture) != CUDA_SUCCESS)
-        *(bool *)done = false;
-}
-
-bool ag_free_wait_for_all(void)
-{
-    bool done = true;
-
-    ag_context_each(wait_for_each, &done);
-    return done;
+    return wait_for_work(context, &in_capture) == CUDA_SUCCESS;
 }
 
 CUresult ag_free_order_work(struct ag_context *context, bool *ret_set_aside)

@@ -64,9 +64,9 @@ static inline CUresult ag_free_order(struct ag_context *context, bool *ret_set_a
 
 /* Was nothing submitted to any context since the host last waited for all of it? */
 bool ag_free_finds_nothing(void);
-/* The host waits for all that every context was given so far, whatever ALLOGRAFT_FREE says, as the
- * driver does before it unpins memory. False: a capture is open, or a context has an error. */
-bool ag_free_wait_for_all(void);
+/* The host waits for all that the context was given so far, whatever ALLOGRAFT_FREE says, as the
+ * driver does before it unpins memory of it. False: a capture is open, or it has an error. */
+bool ag_free_wait_for(struct ag_context *context);
 
 /* A context came to life. */
 void ag_free_context_entered(void);

@@ -205,18 +205,19 @@ bool ag_pinned_blocks_note(uint64_t address, size_t bytes, unsigned how, struct 
 }
 
 struct ag_pinned_block *ag_pinned_blocks_claim(uint64_t address, uint64_t most_bytes,
-                                               bool *ret_known, bool *ret_may_keep)
+                                               struct ag_pinned_claim *ret_claim)
 {
     struct ag_pinned_block *block;
 
     ag_lock_take(&table.lock);
     block = ag_map_get(&table.map, address);
-    *ret_known = block != NULL;
+    ret_claim->is_known = block != NULL;
     if (block && block->state != AG_PINNED_LIVE)
         block = NULL;
     if (block)
         block->state = AG_PINNED_BUSY;
-    *ret_may_keep = block && may_keep(block, most_bytes);
+    ret_claim->owner = block ? block->context : NULL;
+    ret_claim->may_keep = block && may_keep(block, most_bytes);
     ag_lock_release(&table.lock);
     return block;
 }
@@ -315,13 +316,17 @@ bool ag_pinned_blocks_hand_over(struct ag_pinned_block *block, size_t bytes)
 
 /* --- what goes back --- */
 
-struct ag_pinned_block *ag_pinned_blocks_evict(uint64_t most_bytes, uint64_t before_ns)
+struct ag_pinned_block *ag_pinned_blocks_evict(const struct ag_context *context,
+                                               uint64_t most_bytes, uint64_t before_ns)
 {
-    struct ag_pinned_block *first = NULL, **end = &first, *block;
+    struct ag_pinned_block *first = NULL, **end = &first, *block, *newer;
 
     ag_lock_take(&table.lock);
-    while ((block = table.kept.oldest) &&
-           (table.kept_bytes > most_bytes || block->freed_ns < before_ns)) {
+    for (block = table.kept.oldest;
+         block && (table.kept_bytes > most_bytes || block->freed_ns < before_ns); block = newer) {
+        newer = block->by_age.newer;
+        if (context && block->context != context)
+            continue;
         take_kept(block);
         set_away(block);
         block->next = NULL;

@@ -54,10 +54,14 @@ struct ag_pinned_block {
  * note that, and the block is none of ours. What was known of the address before is forgotten. */
 bool ag_pinned_blocks_note(uint64_t address, size_t bytes, unsigned how, struct ag_context *context,
                            bool made);
-/* Makes a LIVE block BUSY; *ret_may_keep: it may be kept, and is of `most_bytes` at most. NULL:
- * there is none; *ret_known says whether one begins there that the program does not have. */
+struct ag_pinned_claim {
+    struct ag_context *owner; /* of a LIVE block, unless that is gone */
+    bool is_known;            /* a block begins there, LIVE or not */
+    bool may_keep;            /* it is LIVE, may be kept, and is of `most_bytes` at most */
+};
+/* Makes a LIVE block BUSY. NULL: there is none. */
 struct ag_pinned_block *ag_pinned_blocks_claim(uint64_t address, uint64_t most_bytes,
-                                               bool *ret_known, bool *ret_may_keep);
+                                               struct ag_pinned_claim *ret_claim);
 /* Makes a LIVE block KEPT, if it may be kept, is of `most_bytes` at most, and no work may use it.
  * False: nothing was done. */
 bool ag_pinned_blocks_keep_at_once(uint64_t address, uint64_t most_bytes, uint64_t now_ns);
@@ -74,9 +78,11 @@ struct ag_pinned_block *ag_pinned_blocks_take(const struct ag_context *context, 
 /* Makes a BUSY block the program's. False: its context is gone, and the block with it. */
 bool ag_pinned_blocks_hand_over(struct ag_pinned_block *block, size_t bytes);
 
-/* Takes the oldest KEPT blocks out of the table, until `most_bytes` are left at most and nothing
- * that was freed before `before_ns`. A list, by `next`, of BUSY blocks. */
-struct ag_pinned_block *ag_pinned_blocks_evict(uint64_t most_bytes, uint64_t before_ns);
+/* Takes the oldest KEPT blocks of the context (NULL: of any) out of the table, until `most_bytes`
+ * are left at most and nothing that was freed before `before_ns`. A list, by `next`, of BUSY
+ * blocks. */
+struct ag_pinned_block *ag_pinned_blocks_evict(const struct ag_context *context,
+                                               uint64_t most_bytes, uint64_t before_ns);
 /* A BUSY block leaves the table, before the driver gets it: whoever is given its address next may
  * be told so before the call returns here. */
 void ag_pinned_blocks_leave(struct ag_pinned_block *block);

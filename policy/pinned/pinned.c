@@ -191,12 +191,23 @@ bool ag_pinned_relieve(void)
     if (!ag_pinned_blocks_n_kept() || ag_capture_is_open())
         return false;
     ag_context_each(wait_idle, &idle);
-    return idle && give_back(ag_pinned_blocks_evict(0, 0), AG_STAT_PINNED_RELIEVED);
+    return idle && give_back(ag_pinned_blocks_evict(NULL, 0, 0), AG_STAT_PINNED_RELIEVED);
 }
 
-/* Now and then, in a free: what nobody has wanted for long goes back, and all where the host runs
- * short of memory. */
-static void look_around(uint64_t now)
+/* The driver waits for the work of a block's context before it takes it, and a native free for that
+ * of its own memory's only, `owner` (NULL: nobody knows): what belongs to others stays. */
+static void give_back_beside(const struct ag_context *owner, uint64_t most, uint64_t before_ns,
+                             enum ag_stat why)
+{
+    const bool are_several = ag_context_count() > 1;
+
+    if (owner || !are_several)
+        (void)give_back(ag_pinned_blocks_evict(are_several ? owner : NULL, most, before_ns), why);
+}
+
+/* Now and then, in a free of memory of `owner`: what nobody has wanted for long goes back, and all
+ * where the host runs short of memory. */
+static void look_around(const struct ag_context *owner, uint64_t now)
 {
     uint64_t next = atomic_load_explicit(&next_look_ns, memory_order_relaxed);
     struct ag_host_room room;
@@ -208,10 +219,9 @@ static void look_around(uint64_t now)
     ag_host_room_read("", &room);
     atomic_store_explicit(&is_short, ag_host_room_is_short(&room), memory_order_relaxed);
     if (ag_host_room_is_short(&room))
-        (void)give_back(ag_pinned_blocks_evict(0, 0), AG_STAT_PINNED_SHORT);
+        give_back_beside(owner, 0, 0, AG_STAT_PINNED_SHORT);
     else
-        (void)give_back(ag_pinned_blocks_evict(UINT64_MAX, now > IDLE_NS ? now - IDLE_NS : 0),
-                        AG_STAT_PINNED_IDLE);
+        give_back_beside(owner, UINT64_MAX, now > IDLE_NS ? now - IDLE_NS : 0, AG_STAT_PINNED_IDLE);
 }
 
 /* --- a free --- */
@@ -222,7 +232,7 @@ static bool keeps_any(void)
            !ag_drain_has_noted(AG_VISIBLE_UNSEEN);
 }
 
-/* The driver waits for all work. */
+/* The driver waits for all work of the memory's context. */
 static void before_native_free(void)
 {
     ag_stats_add(AG_STAT_PINNED_NATIVE, 1);
@@ -230,11 +240,11 @@ static void before_native_free(void)
 }
 
 /* Called after a free. */
-static void keep_within_bounds(uint64_t now)
+static void keep_within_bounds(const struct ag_context *owner, uint64_t now)
 {
     if (ag_pinned_blocks_kept_bytes() > most_bytes)
-        (void)give_back(ag_pinned_blocks_evict(most_bytes, 0), AG_STAT_PINNED_FULL);
-    look_around(now);
+        give_back_beside(owner, most_bytes, 0, AG_STAT_PINNED_FULL);
+    look_around(owner, now);
 }
 
 /* The short way of a free that has nothing to wait for. False: nothing was done. */
@@ -245,13 +255,14 @@ static bool keep_at_once(uint64_t address, struct ag_context *context, uint64_t 
         return false;
     ag_stats_add(AG_STAT_PINNED_NOTHING, 1);
     ag_stats_add(AG_STAT_PINNED_KEPT, 1);
-    keep_within_bounds(now);
+    keep_within_bounds(NULL, now); /* there is one context */
     return true;
 }
 
 /* It is looked around here, too: where nothing is kept, that the host has memory again is seen by
  * nobody else. */
-static CUresult free_natively(void *p, struct ag_pinned_block *block, uint64_t now)
+static CUresult free_natively(void *p, struct ag_pinned_block *block,
+                              const struct ag_context *owner, uint64_t now)
 {
     CUresult result;
 
@@ -259,7 +270,7 @@ static CUresult free_natively(void *p, struct ag_pinned_block *block, uint64_t n
     if (block)
         ag_pinned_blocks_leave(block);
     result = block ? give_to_driver(block, AG_PINNED_LIVE) : ag_cu.cuMemFreeHost(p);
-    look_around(now);
+    look_around(owner, now);
     return result;
 }
 
@@ -268,18 +279,19 @@ CUresult ag_pinned_free(void *p)
     struct ag_context *context = keeps_any() ? ag_context_current() : NULL;
     uint64_t now = ag_clock_tick_ns();
     struct ag_pinned_block *block;
-    bool known, may_keep;
+    struct ag_pinned_claim claim;
 
     if (keep_at_once((uintptr_t)p, context, now))
         return CUDA_SUCCESS;
-    block = ag_pinned_blocks_claim((uintptr_t)p, most_bytes, &known, &may_keep);
-    if (!block && known)
+    block = ag_pinned_blocks_claim((uintptr_t)p, most_bytes, &claim);
+    if (!block && claim.is_known)
         return ag_cu.cuMemFreeHost(
             (void *)AG_LOOKUP_UNKNOWN); /* it says why not, as of any address */
-    if (!may_keep || !ag_pinned_ready_order(block, context, mode == AG_HOST_CACHE))
-        return free_natively(p, block, now);
+    if (!claim.may_keep ||
+        !ag_pinned_ready_order(block, claim.owner, context, mode == AG_HOST_CACHE))
+        return free_natively(p, block, claim.owner, now);
     if (ag_pinned_blocks_keep(block, now))
         ag_stats_add(AG_STAT_PINNED_KEPT, 1);
-    keep_within_bounds(now);
+    keep_within_bounds(claim.owner, now);
     return CUDA_SUCCESS;
 }

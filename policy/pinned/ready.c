@@ -63,8 +63,8 @@ bool ag_pinned_ready_has_error(struct ag_context *context)
            ag_context_sticky_error_here(context) != CUDA_SUCCESS;
 }
 
-/* One event is of one context: work of others may use the block as well, so with several of them
- * nothing is recorded. */
+/* An event is made in the current context, and recorded in its own: with several of them nothing is
+ * recorded. */
 static bool leave_recorded(struct ag_pinned_block *block, struct ag_context *context)
 {
     CUresult result;
@@ -81,7 +81,8 @@ static bool leave_recorded(struct ag_pinned_block *block, struct ag_context *con
     return block->waits;
 }
 
-bool ag_pinned_ready_order(struct ag_pinned_block *block, struct ag_context *context, bool wait)
+bool ag_pinned_ready_order(struct ag_pinned_block *block, struct ag_context *owner,
+                           struct ag_context *context, bool wait)
 {
     block->waits = false;
     if (!context || ag_capture_is_open())
@@ -94,7 +95,7 @@ bool ag_pinned_ready_order(struct ag_pinned_block *block, struct ag_context *con
         return false;
     if (!wait && leave_recorded(block, context))
         return true;
-    if (!ag_free_wait_for_all())
+    if (!ag_free_wait_for(owner))
         return false;
     ag_stats_add(AG_STAT_PINNED_WAITED, 1);
     return true;

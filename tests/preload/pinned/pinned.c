@@ -1,6 +1,7 @@
 /* Pinned memory that is taken and given back again and again: each way to tell native memory from
  * memory that is kept.
- *     pinned answers|wait|early|contexts|capture|broken|cold|idle|hold|eased|large|pairs|fork|room
+ *     pinned answers|wait|early|contexts|apart|capture|broken|cold|idle|hold|eased|large|pairs|fork
+ *     pinned room
  *     pinned wait|cold|threads|crowd ITERATIONS */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -392,6 +393,50 @@ static void contexts(void)
     SAY_CODE("free", cuMemFreeHost(p));
 }
 
+/* Ends the kernel, unless the frees have returned before long. */
+static void *end_late(void *waited)
+{
+    for (unsigned i = 0; i < 1000 && !atomic_load(&may_end); i++)
+        (void)usleep(10000);
+    *(bool *)waited = !atomic_exchange(&may_end, 1);
+    return NULL;
+}
+
+/* A kernel of one context waits for the host, while memory of another is freed that is not idle
+ * either: natively such a free waits for nothing of the first. */
+static void apart(void)
+{
+    CUstream stream, there;
+    bool waited = false;
+    CUcontext other;
+    CUdeviceptr p;
+    pthread_t ends;
+    void *host[3];
+
+    warm(BYTES, 0);
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    OK(cuCtxCreate(&other, NULL, 0, 0));
+    OK(cuStreamCreate(&there, CU_STREAM_NON_BLOCKING));
+    OK(cuMemAlloc(&p, BYTES));
+    for (unsigned i = 0; i < 3; i++)
+        OK(cuMemHostAlloc(&host[i], BYTES, 0));
+    OK(cuCtxSetCurrent(context));
+    launch_spin(stream, &may_end);
+    OK(pthread_create(&ends, NULL, end_late, &waited));
+    for (unsigned i = 0; i < 3; i++) { /* whatever is current */
+        OK(cuCtxSetCurrent(other));
+        OK(cuMemsetD32Async(p, i, WORDS, there));
+        if (i == 1)
+            OK(cuCtxSetCurrent(context));
+        OK(cuMemFreeHost(host[i]));
+    }
+    atomic_store(&may_end, 1);
+    OK(pthread_join(ends, NULL));
+    say("waited for the other context: %d", waited);
+    OK(cuCtxSetCurrent(context));
+    OK(cuStreamSynchronize(stream));
+}
+
 /* --- captures --- */
 
 static void captured(CUstreamCaptureMode mode, bool frees)
@@ -677,6 +722,8 @@ int main(int argc, char **argv)
         early();
     else if (!strcmp(what, "contexts"))
         contexts();
+    else if (!strcmp(what, "apart"))
+        apart();
     else if (!strcmp(what, "capture"))
         captures();
     else if (!strcmp(what, "broken"))

@@ -64,6 +64,11 @@ class Pinned(Case):
     def test_contexts(self):
         self.kept('contexts')
 
+    def test_a_context_that_does_not_end(self):
+        """Also where what another context has freed would go back (4500 bytes, and none)."""
+        for _, result in self.kept('apart', seeds=SEEDS):
+            self.assertIn('other context: 0', result.out)
+
     def test_captures(self):
         self.kept('capture')
 
