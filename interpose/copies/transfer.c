@@ -21,7 +21,7 @@
  * one only when nothing has come for long, as where others have the processors. */
 #define HELP_BYTES  ((size_t)512 << 10)
 #define AHEAD       2u    /* pieces that are submitted before the crew is woken */
-#define BETWEEN     32u   /* after that, before what has arrived is looked for and moved */
+#define BETWEEN     2u    /* after that, before what has arrived is looked for and moved */
 #define LEAST_SHARE 1u    /* pieces of a thread */
 #define HELP_AFTER  1500u /* turns; some 80 us */
 #define TURNS_AWAKE 4000u /* without a piece; longer than the largest takes */
