@@ -399,6 +399,8 @@ struct CUstream_st {
     uint32_t slot;
     struct sim_op *last;
     struct sim_order order; /* of the last operation */
+    struct sim_ops
+        uploads; /* asynchronous ones from pageable memory, that may still be under way */
     /* What the last kernel waits for, if only events came since: one that starts early waits for no
      * more. */
     bool is_behind_kernel;
@@ -546,6 +548,8 @@ struct sim_block {
 
 struct sim_block *sim_block_new(enum sim_block_kind kind, uint64_t base, size_t size, int device,
                                 CUcontext ctx);
+/* Names a piece of memory as no other. */
+unsigned long long sim_memory_id(void);
 /* The host's view: what is allocated now at this address. */
 struct sim_block *sim_block_at(uint64_t address);
 struct sim_block *sim_block_starting_at(uint64_t address);
@@ -608,7 +612,12 @@ bool sim_is_reserved(CUdeviceptr p, size_t size);
  * one behind the other from there on? */
 bool sim_block_holds(const struct sim_block *block, CUdeviceptr p, size_t bytes);
 /* May the device use all that is mapped there? Other memory is not asked about. */
-bool sim_mapped_open_to(const struct sim_block *block, CUdeviceptr p, size_t bytes, int device);
+bool sim_mapped_open_to(const struct sim_block *block, CUdeviceptr p, size_t bytes, int device,
+                        bool to_write);
+/* Was the host let in to what is mapped there, and is its own? */
+bool sim_mapped_open_to_host(const struct sim_block *block);
+/* Names the memory that is mapped there. */
+unsigned long long sim_mapped_memory_id(const struct sim_block *block);
 
 /* ---- pool.c ---- */
 

@@ -458,11 +458,11 @@ static void captures(void)
     say("captured: %zu wrong", wrong(pinned, bytes, 2));
 }
 
-/* A kernel waits for what the program does after copies on its stream, and on others. Larger ones
- * wait for the kernel natively, too. */
+/* A kernel waits for what the program does after copies on its stream, and on others. From 4 MiB on
+ * they wait for the kernel natively, too (R1025). */
 static void behind(void)
 {
-    size_t bytes = 4 * MIB;
+    size_t bytes = 2 * MIB;
     unsigned char *host = malloc(bytes);
     _Atomic uint32_t *flag;
     CUdeviceptr device;

@@ -58,9 +58,14 @@ struct sim_block *sim_block_new(enum sim_block_kind kind, uint64_t base, size_t 
     block->size = block->taken = size;
     block->device = device;
     block->ctx = ctx;
-    block->id = ++self.next_id;
+    block->id = sim_memory_id();
     block->born_after = sim_last_op_id();
     return block;
+}
+
+unsigned long long sim_memory_id(void)
+{
+    return ++self.next_id;
 }
 
 struct sim_block *sim_block_at(uint64_t address)

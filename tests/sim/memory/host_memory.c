@@ -49,8 +49,8 @@ static CUresult alloc(CUcontext ctx, void **ret_p, size_t bytes, unsigned flags)
         *ret_p = NULL;
         return CUDA_SUCCESS;
     }
-    unsigned char *p =
-        mmap(NULL, pages(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    unsigned char *p = /* forked children share it (R1194) */
+        mmap(NULL, pages(bytes), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED)
         return CUDA_ERROR_OUT_OF_MEMORY;
     p += place_of(bytes);
@@ -169,8 +169,10 @@ static const struct sim_block *host_block(const void *p)
 {
     const struct sim_block *block = sim_block_at((uintptr_t)p);
 
-    return block && (block->kind == SIM_BLOCK_HOST || block->kind == SIM_BLOCK_REGISTERED) ? block
-                                                                                           : NULL;
+    return block && (block->kind == SIM_BLOCK_HOST || block->kind == SIM_BLOCK_REGISTERED ||
+                     (block->kind == SIM_BLOCK_MAPPED && sim_mapped_open_to_host(block)))
+               ? block
+               : NULL;
 }
 
 CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *ret_p, void *p, unsigned int flags)

@@ -15,6 +15,24 @@ static bool is_managed(const struct sim_block *block)
            (block->kind == SIM_BLOCK_POOL && sim_pool_managed(block->pool));
 }
 
+/* Of memory of the host that is mapped it depends on whether the host was let in (R1255, R1256). */
+static bool has_host_pointer(const struct sim_block *block)
+{
+    return block->kind == SIM_BLOCK_MAPPED ? sim_mapped_open_to_host(block)
+                                           : is_host(block) || is_managed(block);
+}
+
+/* Memory of another process is of the device that opened it. No GPU but the first was asked about
+ * mapped memory of the host. */
+static int ordinal_of(const struct sim_block *block, CUcontext ctx)
+{
+    if (block->kind == SIM_BLOCK_IMPORTED && block->ctx)
+        return block->ctx->device;
+    if (block->kind == SIM_BLOCK_MAPPED && block->device == CU_DEVICE_CPU)
+        return ctx ? ctx->device : 0;
+    return block->device;
+}
+
 static unsigned mapped_access_flags(const struct sim_block *block, int device)
 {
     if (device == CU_DEVICE_CPU || !(block->access_mask >> device & 1))
@@ -69,8 +87,11 @@ static CUresult of_allocation(void *data, CUpointer_attribute attribute,
         *(CUcontext *)data = block->kind == SIM_BLOCK_POOL ? NULL : block->ctx;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
-    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
         *(unsigned long long *)data = block->id;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID: /* of what is mapped, wherever it is (R1265) */
+        *(unsigned long long *)data =
+            block->kind == SIM_BLOCK_MAPPED ? sim_mapped_memory_id(block) : block->id;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
         *(int *)data = native;
@@ -117,7 +138,7 @@ static CUresult of_address(void *data, CUpointer_attribute attribute, uint64_t p
         *(CUdeviceptr *)data = p;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-        if (!is_host(block) && !is_managed(block))
+        if (!has_host_pointer(block))
             return CUDA_ERROR_INVALID_VALUE;
         *(void **)data = (void *)(uintptr_t)p;
         return CUDA_SUCCESS;
@@ -125,9 +146,7 @@ static CUresult of_address(void *data, CUpointer_attribute attribute, uint64_t p
         *(int *)data = is_managed(block);
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-        /* Memory of another process is of the device that opened it. */
-        *(int *)data =
-            block->kind == SIM_BLOCK_IMPORTED && block->ctx ? block->ctx->device : block->device;
+        *(int *)data = ordinal_of(block, ctx);
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
         range_of(block, (CUdeviceptr *)data, &bytes);
@@ -219,6 +238,8 @@ CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
 
     if (!value || !block || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)
         return CUDA_ERROR_INVALID_VALUE;
+    if (block->kind == SIM_BLOCK_MAPPED)
+        return CUDA_ERROR_NOT_SUPPORTED;
     block->sync_memops = *(const int *)value != 0;
     block->sync_memops_set = 1;
     return CUDA_SUCCESS;

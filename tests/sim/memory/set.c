@@ -50,7 +50,7 @@ static CUresult submit(CUcontext ctx, CUstream handle, struct sim_set set, bool 
     if (!block && (!sim_arena_has(set.dst, NULL) || sim_is_reserved(set.dst, 1)))
         return CUDA_ERROR_INVALID_VALUE;
     if (block && (!sim_block_holds(block, set.dst, bytes) ||
-                  !sim_mapped_open_to(block, set.dst, bytes, ctx->device)))
+                  !sim_mapped_open_to(block, set.dst, bytes, ctx->device, true)))
         return CUDA_ERROR_INVALID_VALUE;
     bool wait = !async && block &&
                 (is_of_host(block) || block->sync_memops || ctx->flags & CU_CTX_SYNC_MEMOPS);

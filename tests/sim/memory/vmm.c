@@ -22,6 +22,7 @@
 struct physical {
     unsigned handles, mappings; /* what keeps it; who released it has no handle of it any more */
     int fd, device;             /* CU_DEVICE_CPU: it is the host's */
+    unsigned long long id;
     size_t size;
     CUmemAllocationProp prop;
     bool imported;
@@ -35,11 +36,19 @@ struct reservation {
 
 static struct reservation *reservations;
 
-static struct physical *physical_of(CUmemGenericAllocationHandle handle)
+/* Also what was released, as long as it is mapped. */
+static struct physical *alive(CUmemGenericAllocationHandle handle)
 {
     struct physical *p = (void *)(uintptr_t)handle;
 
-    return sim_handle_is(p, SIM_PHYSICAL) && p->handles ? p : NULL;
+    return sim_handle_is(p, SIM_PHYSICAL) ? p : NULL;
+}
+
+static struct physical *physical_of(CUmemGenericAllocationHandle handle)
+{
+    struct physical *p = alive(handle);
+
+    return p && p->handles ? p : NULL;
 }
 
 static void end_unless_kept(struct physical *physical)
@@ -134,6 +143,7 @@ static struct physical *physical_new(int fd, size_t size, const CUmemAllocationP
     struct physical *physical = sim_handle_new(SIM_PHYSICAL, sizeof(*physical));
 
     physical->handles = 1;
+    physical->id = sim_memory_id();
     physical->fd = fd;
     physical->size = size;
     physical->prop = *prop;
@@ -228,11 +238,21 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void 
 
 /* ---- mapping ---- */
 
+bool sim_mapped_open_to_host(const struct sim_block *block)
+{
+    return block->device == CU_DEVICE_CPU && block->host_protection != PROT_NONE;
+}
+
+unsigned long long sim_mapped_memory_id(const struct sim_block *block)
+{
+    return ((const struct physical *)block->extra)->id;
+}
+
 CUresult cuMemMap(CUdeviceptr p, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
                   unsigned long long flags)
 {
     SIM_ENTER(SIM_NEEDS_INIT);
-    struct physical *physical = physical_of(handle);
+    struct physical *physical = alive(handle); /* (R1348) */
 
     if (!physical || flags || !size || p % GRANULARITY || size % GRANULARITY ||
         offset % GRANULARITY || offset > physical->size || size > physical->size - offset)
@@ -263,10 +283,12 @@ bool sim_block_holds(const struct sim_block *block, CUdeviceptr p, size_t bytes)
     return bytes <= rest;
 }
 
-bool sim_mapped_open_to(const struct sim_block *block, CUdeviceptr p, size_t bytes, int device)
+bool sim_mapped_open_to(const struct sim_block *block, CUdeviceptr p, size_t bytes, int device,
+                        bool to_write)
 {
     while (block && block->kind == SIM_BLOCK_MAPPED && block->base < p + bytes) {
-        if (!(block->access_mask >> device & 1))
+        if (!(block->access_mask >> device & 1) ||
+            (to_write && block->read_only_mask >> device & 1))
             return false;
         block = sim_block_starting_at(block->base + block->size);
     }
@@ -300,16 +322,17 @@ static void unmap(struct sim_block *block)
     end_unless_kept(physical);
 }
 
-/* What is not mapped may be unmapped too. */
+/* What is not mapped may be unmapped too, and what lies beyond the reservation (R1224). */
 CUresult cuMemUnmap(CUdeviceptr p, size_t size)
 {
     SIM_ENTER(SIM_NEEDS_INIT);
     struct sim_block *block = sim_block_overlapping(p, size);
 
-    if (!size || !sim_is_reserved(p, size))
+    if (!size || !sim_is_reserved(p, 1))
         return CUDA_ERROR_INVALID_VALUE;
     for (; block && block->base < p + size; block = sim_block_next(block->base + 1))
-        if (block->base < p || block->size > size - (block->base - p))
+        if (block->kind != SIM_BLOCK_MAPPED || block->base < p ||
+            block->size > size - (block->base - p))
             return CUDA_ERROR_INVALID_VALUE;
     while ((block = sim_block_overlapping(p, size)))
         unmap(block);
@@ -367,9 +390,9 @@ CUresult cuMemSetAccess(CUdeviceptr p, size_t size, const CUmemAccessDesc *desc,
         return CUDA_ERROR_INVALID_VALUE;
     for (size_t i = 0; i < count; i++) {
         if (!is_device(&desc[i].location) && !is_host(&desc[i].location))
-            return CUDA_ERROR_INVALID_DEVICE;
-        if (is_host(&desc[i].location) && !lets_host_in(p, size))
             return CUDA_ERROR_INVALID_VALUE;
+        if (is_host(&desc[i].location) && !lets_host_in(p, size))
+            return CUDA_ERROR_NOT_SUPPORTED;
     }
     for (CUdeviceptr at = p; at - p < size;) {
         struct sim_block *block = sim_block_starting_at(at);

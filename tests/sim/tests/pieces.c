@@ -168,19 +168,25 @@ static void test_rights(void)
 {
     CUdeviceptr p = reserve(PIECE), other;
     CUmemGenericAllocationHandle handle = piece(device);
-    unsigned word = 0;
+    unsigned word = 0, on = 1;
 
     OK(cuMemAlloc(&other, 4096));
     OK(cuMemMap(p, PIECE, 0, handle, 0));
     EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemcpyDtoH(&word, p, 4));
     EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemcpyDtoD(p, other, 4));
     EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemsetD8(p, 1, 4));
-    EXPECT(CUDA_ERROR_INVALID_VALUE,
+    EXPECT(CUDA_ERROR_NOT_SUPPORTED,
            open_to(host, p, PIECE, CU_MEM_ACCESS_FLAGS_PROT_READWRITE)); /* not its own */
+    EXPECT(CUDA_ERROR_NOT_SUPPORTED,
+           cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, p));
     OK(open_to(device, p, PIECE, CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
     OK(cuMemsetD32(p, 1, 4));
     OK(cuMemcpyDtoH(&word, p, 4));
     CHECK(word == 1);
+    OK(open_to(device, p, PIECE, CU_MEM_ACCESS_FLAGS_PROT_READ));
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemcpyDtoD(p, other, 4));
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemsetD8Async(p, 1, 4, NULL));
+    OK(cuMemcpyDtoD(other, p, 4));
     OK(cuCtxSynchronize());
     OK(cuMemUnmap(p, PIECE));
     OK(cuMemRelease(handle));
