@@ -554,6 +554,31 @@ static void row_with_kernels(void)
     }
 }
 
+/* What a large upload waits for, or the last of many, has been done when it is back: the host may
+ * look (R1025, R1027). */
+static void behind_large(void)
+{
+    enum { N = 1000 };
+    unsigned char *host = malloc(4 * MIB);
+    uint32_t *seen;
+    CUdeviceptr device;
+
+    OK(cuMemAllocHost((void **)&seen, N * sizeof(*seen)));
+    OK(cuMemAlloc(&device, 4 * MIB));
+    for (uint32_t turn = 0; turn < 8; turn++) {
+        CUstream stream = turn % 4 < 2 ? blocking : nonblocking;
+
+        fill(host, 4 * MIB, turn);
+        launch_fill(stream, (CUdeviceptr)(uintptr_t)seen, N, turn);
+        if (turn % 2)
+            OK(cuMemcpyHtoDAsync(device, host, 4 * MIB, stream));
+        for (unsigned i = 0; turn % 2 == 0 && i < 8; i++)
+            OK(cuMemcpyHtoDAsync(device, host, MIB, stream));
+        say("turn %u: %u wrong", turn, wrong_words(seen, N, turn));
+    }
+    OK(cuCtxSynchronize());
+}
+
 static void forks(void)
 {
     unsigned char host[PAGE];
@@ -668,6 +693,7 @@ static const struct {
     {"much", much},
     {"row", row},
     {"kernels", row_with_kernels},
+    {"large", behind_large},
 };
 
 int main(int argc, char **argv)

@@ -79,6 +79,11 @@ class Pageable(Case):
             copies = result.report()['copies']
             self.assertEqual((copies['crew'], copies['queued']), (9 * 2, 9))
 
+    def test_large_ones_wait_for_the_work_before_them(self):
+        # The last variant is a ring that has room for all of these uploads at once.
+        variants = VARIANTS + [dict(SMALLEST, ALLOGRAFT_COPY_FROM='1000000')]
+        self.same([program('preload_pageable'), 'large'], variants=variants, settings={'SIM_SCHED': 'lazy'})
+
     def test_a_forked_child(self):
         results = self.same([program('preload_pageable'), 'forks'], variants=VARIANTS, quiet=False)
         self.assertTrue(results)
