@@ -4,8 +4,8 @@
 #include <stdatomic.h>
 
 #define USUAL     180u /* of an H100 by PCIe 5 */
-#define MOST      300u /* a use more in place costs less than to think that moving never pays */
-#define WIN       2u   /* per cent */
+#define MOST      300u /* a use more in place costs less than to think that moving is never worth it */
+#define WIN       2u                  /* per cent */
 #define REMEMBERS ((uint64_t)1 << 30) /* bytes; what was before them counts half, and so on */
 
 static struct {
@@ -40,7 +40,7 @@ unsigned ag_prices_of_move(void)
     return price ? price : USUAL;
 }
 
-bool ag_prices_move_pays(unsigned uses)
+bool ag_prices_worth_moving(unsigned uses)
 {
     /* In place, each use has its bytes cross the bus once at least. */
     return (uint64_t)uses * 100 * 100 > (uint64_t)ag_prices_of_move() * (100 + WIN);

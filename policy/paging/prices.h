@@ -12,6 +12,6 @@ void ag_prices_note(uint64_t bytes, uint64_t copy_ns, uint64_t rest_ns);
  * crosses the bus for a kernel: as measured lately, and as is usual before that. */
 unsigned ag_prices_of_move(void);
 /* Is it cheaper by 2 % at least to move memory than to use it on the host so many times? */
-bool ag_prices_move_pays(unsigned uses);
+bool ag_prices_worth_moving(unsigned uses);
 
 #endif

@@ -168,7 +168,7 @@ static bool use_piece(const struct ag_movable *range, struct ag_piece *piece, ui
         else
             stays = false; /* it was used on the host just now: only the price tells */
         piece->comes =
-            on_host && !range->pinned && (stays || ag_prices_move_pays(uses_to_come(piece)));
+            on_host && !range->pinned && (stays || ag_prices_worth_moving(uses_to_come(piece)));
         if (on_host && !piece->comes)
             ag_stats_add(AG_STAT_PAGE_IN_PLACE, piece->size);
         piece->uses++;

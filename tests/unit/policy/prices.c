@@ -1,5 +1,5 @@
 /* policy/paging/prices.c: what moving costs is learnt of what it took, and decides from how many
- * uses on it pays. */
+ * uses on it is worth it. */
 #include "policy/paging/prices.h"
 
 #include "tests/common/check.h"
@@ -10,7 +10,7 @@ static unsigned least_uses(void)
 {
     unsigned uses = 0;
 
-    while (!ag_prices_move_pays(uses))
+    while (!ag_prices_worth_moving(uses))
         uses++;
     return uses;
 }
@@ -39,7 +39,7 @@ static void test_measured(void)
     CHECK(ag_prices_of_move() == 100 && least_uses() == 2);
 }
 
-/* Whatever it takes, it pays for memory that is used often. */
+/* Whatever it takes, memory that is used often is worth it. */
 static void test_bounded(void)
 {
     note(1, UINT64_MAX / 4000000);
