@@ -79,6 +79,7 @@
 #include "policy/order/watch.h"
 #include "policy/paging/handles.h"
 #include "policy/paging/latch.h"
+#include "policy/paging/named.h"
 #include "policy/paging/ranges.h"
 #include "policy/paging/use.h"
 #include "policy/pinned/made.h"
@@ -181,7 +182,7 @@ static void (*const children[])(void) = {
     ag_unseen_begin_child,     ag_sleep_begin_child,         ag_copying_begin_child,
     devices_begin_child,       ag_pinned_blocks_begin_child, ag_pinned_made_begin_child,
     ag_ranges_begin_child,     ag_handles_begin_child,       ag_latch_begin_child,
-    ag_use_begin_child,
+    ag_use_begin_child,        ag_names_begin_child,
 };
 
 /* The driver does not work in a forked child if the parent had it in use, and all metadata is the

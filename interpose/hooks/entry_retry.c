@@ -9,6 +9,7 @@
 #include "policy/contexts/enter.h"
 #include "policy/inject.h"
 #include "policy/order/drain.h"
+#include "policy/paging/named.h"
 
 bool ag_entry_makes_room(void)
 {
@@ -73,6 +74,19 @@ static CUresult open_span(struct ag_app_graphs_span *span, CUresult refusal)
     return refusal;
 }
 
+/* Its launches bring in what its kernels name. */
+static CUresult name_updated(CUresult result, CUgraphExec exec, CUgraph graph)
+{
+    if (ag_latch_is_on() && result == CUDA_SUCCESS)
+        ag_name_graph(exec, graph);
+    return result;
+}
+
+static CUresult name_instantiated(CUresult result, const CUgraphExec *exec, CUgraph graph)
+{
+    return result == CUDA_SUCCESS ? name_updated(result, *exec, graph) : result;
+}
+
 #include "interpose/hooks/made/retries.h"
 
 AG_ENTRY CUresult cuGraphExecDestroy(CUgraphExec exec)
@@ -81,6 +95,8 @@ AG_ENTRY CUresult cuGraphExecDestroy(CUgraphExec exec)
 
     AG_ENTER(cuGraphExecDestroy, exec);
     ag_app_graphs_destroying(exec);
+    if (ag_latch_is_on())
+        ag_name_graph_gone(exec);
     result = ag_cu.cuGraphExecDestroy(exec);
     ag_app_graphs_destroyed(result);
     return ag_entry_leave(result);

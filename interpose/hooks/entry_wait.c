@@ -5,6 +5,7 @@
 #include "interpose/hooks/entry_retry.h"
 #include "policy/cache.h"
 #include "policy/contexts/context.h"
+#include "policy/paging/use.h"
 #include "policy/pinned/pinned_answers.h"
 
 /* First of the graph's own stream, which it must come after however long that takes. */
@@ -14,6 +15,13 @@ static void flush_for_graph(CUstream stream, bool per_thread)
         return;
     ag_replay_flush_stream(stream, per_thread, AG_FLUSH_CAPTURE);
     ag_replay_flush_all(AG_FLUSH_CALL);
+}
+
+/* What its kernels use comes to the device, where that is worth it. */
+static void bring_for_graph(CUgraphExec exec)
+{
+    if (ag_latch_is_on())
+        ag_use_before_graph(exec);
 }
 
 /* A graph of the program's, by the driver's function `way`: the first time may be measured. Then it

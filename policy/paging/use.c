@@ -20,29 +20,28 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <string.h>
 
 #include "interpose/core/base/clock.h"
 #include "interpose/core/report/stats.h"
 #include "policy/budget.h"
 #include "policy/contexts/context.h"
 #include "policy/contexts/enter.h"
-#include "policy/managed/kernel_params.h"
 #include "policy/order/capture.h"
 #include "policy/paging/latch.h"
 #include "policy/paging/mover.h"
+#include "policy/paging/named.h"
 #include "policy/paging/prices.h"
 
 #define IDLE_NS      50000000u /* the device may take so long to become idle */
 #define FIRST_REST   10000000u /* nothing is tried for so long after it did not */
 #define LONGEST_REST 10000000000u
-#define MOST_NAMED   64u   /* addresses of one launch */
 #define MOST_WANTED  2048u /* pieces of one launch */
 #define MOST_AT_ONCE 64u   /* pieces each way */
 
-struct named {
-    CUdeviceptr addresses[MOST_NAMED];
-    unsigned n;
+/* What is about to be launched: a graph, or what names the memory of a kernel. */
+struct launched {
+    CUgraphExec graph; /* NULL: a kernel */
+    struct ag_names names;
 };
 
 static struct {
@@ -57,49 +56,6 @@ static struct {
     struct ag_move wanted[MOST_WANTED], batch[2 * MOST_AT_ONCE];
     unsigned n_wanted, next, n_batch;
 } mover;
-
-/* --- what a launch names --- */
-
-static void name_word(struct named *named, uint64_t word)
-{
-    if (!ag_range_may_hold(word) || named->n == MOST_NAMED)
-        return;
-    for (unsigned i = 0; i < named->n; i++)
-        if (named->addresses[i] == word)
-            return;
-    named->addresses[named->n++] = word;
-}
-
-static void name_bytes(struct named *named, const unsigned char *bytes, size_t offset, size_t size)
-{
-    uint64_t word;
-
-    for (size_t at = -offset % sizeof(word); at + sizeof(word) <= size; at += sizeof(word)) {
-        memcpy(&word, bytes + at, sizeof(word));
-        name_word(named, word);
-    }
-}
-
-static void name_all(struct named *named, const struct ag_launch *launch)
-{
-    const struct ag_layout *layout;
-    size_t size = 0;
-    const void *buffer;
-
-    named->n = 0;
-    if (!launch->params == !launch->extra)
-        return; /* neither: nothing to look at; both: the driver refuses that */
-    if (launch->extra) {
-        buffer = ag_params_buffer(launch->extra, &size);
-        if (buffer)
-            name_bytes(named, buffer, 0, size);
-        return;
-    }
-    layout = ag_params_of(launch->function);
-    for (uint32_t i = 0; layout && i < layout->n; i++)
-        if (launch->params[i])
-            name_bytes(named, launch->params[i], layout->params[i].offset, layout->params[i].size);
-}
 
 /* --- uses; with the lock of the ranges held --- */
 
@@ -122,10 +78,13 @@ static void begin_uses(struct ag_piece *piece)
     self.volume += piece->size;
 }
 
-/* How many uses follow each other from here on, the one that is about to be among them? */
-static unsigned uses_to_come(const struct ag_piece *piece)
+/* How many uses follow each other from here on, those of a launch with so many among them? */
+static unsigned uses_to_come(const struct ag_piece *piece, unsigned uses)
 {
-    return piece->uses < piece->last_uses ? piece->last_uses - piece->uses : piece->uses + 1;
+    unsigned known =
+        piece->uses < piece->last_uses ? piece->last_uses - piece->uses : piece->uses + 1;
+
+    return known > uses ? known : uses;
 }
 
 /* How many bytes of uses come before the next one of the piece? One that is overdue may never come,
@@ -153,8 +112,9 @@ static uint64_t reason_to_go(const struct ag_piece *piece, uint64_t capacity)
     return next_use(piece) / (uses * 100 < price ? uses * 100 : price);
 }
 
-/* A piece that the launch uses. True: it is to come to the device. */
-static bool use_piece(const struct ag_movable *range, struct ag_piece *piece, uint64_t launch)
+/* A piece that the launch uses so often. True: it is to come to the device. */
+static bool use_piece(const struct ag_movable *range, struct ag_piece *piece, uint64_t launch,
+                      unsigned uses)
 {
     uint64_t since = self.volume - piece->used_at;
     uint64_t capacity = ag_budget_size(range->context->device);
@@ -167,11 +127,11 @@ static bool use_piece(const struct ag_movable *range, struct ag_piece *piece, ui
             begin_uses(piece);
         else
             stays = false; /* it was used on the host just now: only the price tells */
-        piece->comes =
-            on_host && !range->pinned && (stays || ag_prices_worth_moving(uses_to_come(piece)));
+        piece->comes = on_host && !range->pinned &&
+                       (stays || ag_prices_worth_moving(uses_to_come(piece, uses)));
         if (on_host && !piece->comes)
-            ag_stats_add(AG_STAT_PAGE_IN_PLACE, piece->size);
-        piece->uses++;
+            ag_stats_add(AG_STAT_PAGE_IN_PLACE, uses * piece->size);
+        piece->uses += uses;
         piece->used_by = launch;
         piece->used_at = self.volume;
     }
@@ -184,25 +144,35 @@ static void want(struct ag_movable *range, struct ag_piece *piece)
         mover.wanted[mover.n_wanted++] = (struct ag_move){range, piece, NULL};
 }
 
-/* True: some piece is to come; `collects`: all of them are wanted. */
-static bool use_named(const struct named *named, uint64_t launch, bool collects)
+/* The pieces of a block from an address on: is some of them to come? `collects`: they are wanted. */
+static bool use_block(const struct ag_name *name, uint64_t launch, bool collects)
 {
+    struct ag_movable *range = ag_range_at(name->address);
     bool any = false;
 
-    for (unsigned i = 0; i < named->n; i++) {
-        struct ag_movable *range = ag_range_at(named->addresses[i]);
-        unsigned first = 0;
-
-        if (range)
-            first = (unsigned)((named->addresses[i] - range->address) / range->pieces[0].size);
-        for (unsigned j = first; range && j < range->n_pieces; j++) {
-            if (!use_piece(range, &range->pieces[j], launch))
-                continue;
-            any = true;
-            if (collects)
-                want(range, &range->pieces[j]);
-        }
+    if (!range)
+        return false;
+    for (size_t i = (name->address - range->address) / range->pieces[0].size; i < range->n_pieces;
+         i++) {
+        if (!use_piece(range, &range->pieces[i], launch, name->uses))
+            continue;
+        any = true;
+        if (collects)
+            want(range, &range->pieces[i]);
     }
+    return any;
+}
+
+static bool use_all(const struct launched *launched, uint64_t launch, bool collects)
+{
+    const struct ag_name *at = launched->names.at;
+    unsigned n = launched->names.n;
+    bool any = false;
+
+    if (launched->graph)
+        at = ag_names_of_graph(launched->graph, &n);
+    for (unsigned i = 0; i < n; i++)
+        any |= use_block(&at[i], launch, collects);
     return any;
 }
 
@@ -315,13 +285,14 @@ static bool move_batch(void)
     return moved && moved == mover.n_batch;
 }
 
-static void collect_wanted(struct ag_context *context, const struct named *named, uint64_t launch)
+static void collect_wanted(struct ag_context *context, const struct launched *launched,
+                           uint64_t launch)
 {
     mover.context = context;
     mover.launch = launch;
     mover.n_wanted = mover.next = 0;
     (void)ag_ranges_lock();
-    (void)use_named(named, launch, true);
+    (void)use_all(launched, launch, true);
     ag_ranges_unlock();
 }
 
@@ -344,7 +315,8 @@ static bool is_resting(void)
     return until && ag_clock_ns() < until;
 }
 
-static void bring_wanted(struct ag_context *context, const struct named *named, uint64_t launch)
+static void bring_wanted(struct ag_context *context, const struct launched *launched,
+                         uint64_t launch)
 {
     uint64_t began;
     bool pushed;
@@ -355,7 +327,7 @@ static void bring_wanted(struct ag_context *context, const struct named *named, 
     }
     began = ag_clock_ns();
     atomic_store_explicit(&self.rest_ns, 0, memory_order_relaxed);
-    collect_wanted(context, named, launch);
+    collect_wanted(context, launched, launch);
     if (ag_context_make_current(context, &pushed) == CUDA_SUCCESS) {
         while (mover.next < mover.n_wanted && move_batch())
             ;
@@ -368,7 +340,7 @@ static void bring_wanted(struct ag_context *context, const struct named *named, 
 
 /* Signals and cancellations of the thread wait: a handler that jumped out of here, or the end of
  * the thread, would leave all others waiting. */
-static void bring(struct ag_context *context, const struct named *named, uint64_t launch)
+static void bring(struct ag_context *context, const struct launched *launched, uint64_t launch)
 {
     sigset_t all, before;
     int cancels;
@@ -378,30 +350,44 @@ static void bring(struct ag_context *context, const struct named *named, uint64_
     sigfillset(&all);
     (void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancels);
     (void)pthread_sigmask(SIG_BLOCK, &all, &before);
-    bring_wanted(context, named, launch);
+    bring_wanted(context, launched, launch);
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     (void)pthread_setcancelstate(cancels, NULL);
 }
 
-void ag_use_before_launch(const struct ag_launch *launch)
+static void use_launched(const struct launched *launched)
 {
-    struct ag_context *context;
-    struct named named;
+    struct ag_context *context = ag_context_current();
     uint64_t number;
     bool comes;
 
-    if (ag_capture_is_open())
-        return;
-    name_all(&named, launch);
-    context = named.n ? ag_context_current() : NULL;
     if (!context)
         return;
     (void)ag_ranges_lock();
     number = ++self.n_launches;
-    comes = use_named(&named, number, false);
+    comes = use_all(launched, number, false);
     ag_ranges_unlock();
     if (comes)
-        bring(context, &named, number);
+        bring(context, launched, number);
+}
+
+void ag_use_before_launch(const struct ag_launch *launch)
+{
+    struct launched launched = {0};
+
+    if (ag_capture_is_open())
+        return;
+    ag_name_launch(&launched.names, launch);
+    if (launched.names.n)
+        use_launched(&launched);
+}
+
+void ag_use_before_graph(CUgraphExec exec)
+{
+    const struct launched launched = {.graph = exec};
+
+    if (exec && !ag_capture_is_open())
+        use_launched(&launched);
 }
 
 void ag_use_begin_child(void)

@@ -9,6 +9,9 @@
  * for longest goes. Whatever becomes of that, the launch finds its memory. */
 void ag_use_before_launch(const struct ag_launch *launch);
 
+/* Called before the launch of a graph, likewise: what its kernels name is known (named.h). */
+void ag_use_before_graph(CUgraphExec exec);
+
 void ag_use_begin_child(void);
 
 #endif

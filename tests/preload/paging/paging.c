@@ -9,7 +9,9 @@
  *     paging reset       a primary context that ends with all of it
  *     paging exit        freed blocks when the process ends: the context is given back after the
  *                        driver has ended, as the CUDA runtime does
- *     paging turns N K   N passes over sixteen blocks of 16 MiB, K kernels on each in turn */
+ *     paging turns N K   N passes over sixteen blocks of 16 MiB, K kernels on each in turn
+ *     paging graphs N K  the same by launches of graphs of K kernels, the first block's of which is
+ *                        updated to be the last one's, and back */
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -327,30 +329,94 @@ static void touch(const struct sim_kernel_call *call)
         words[i]++;
 }
 
-static void turns(unsigned n, unsigned k)
+static CUfunction touch_function(void)
 {
-    CUdeviceptr p[TURN_BLOCKS];
     CUmodule module;
     CUfunction function;
-    uint32_t wrong = 0;
 
     sim_register_kernel("touch", touch, 1, (size_t[]){sizeof(CUdeviceptr)});
     OK(cuModuleLoadData(&module, "paging"));
     OK(cuModuleGetFunction(&function, module, "touch"));
+    return function;
+}
+
+static void touch_often(CUfunction function, CUdeviceptr p, unsigned k, CUstream stream)
+{
+    for (unsigned i = 0; i < k; i++)
+        OK(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, (void *[]){&p}, NULL));
+}
+
+static void begin_turns(CUdeviceptr *p)
+{
     for (unsigned i = 0; i < TURN_BLOCKS; i++) {
         OK(cuMemAlloc(&p[i], TURN_BYTES));
         launch_fill(NULL, p[i], TURN_BYTES / sizeof(uint32_t), i);
     }
-    for (unsigned pass = 0; pass < n; pass++)
-        for (unsigned i = 0; i < TURN_BLOCKS; i++)
-            for (unsigned j = 0; j < k; j++)
-                OK(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, (void *[]){&p[i]}, NULL));
+}
+
+/* Each first word was written so often. */
+static uint32_t end_turns(const CUdeviceptr *p, unsigned often)
+{
+    uint32_t wrong = 0;
+
     for (unsigned i = 0; i < TURN_BLOCKS; i++) {
-        wrong += count_wrong(p[i], 1, i + n * k) + count_wrong(p[i] + 4, 1023, i + 1);
-        wrong += count_wrong(p[i] + 14 * MIB, 1, i + n * k + 14 * MIB / sizeof(uint32_t));
+        wrong += count_wrong(p[i], 1, i + often) + count_wrong(p[i] + 4, 1023, i + 1);
+        wrong += count_wrong(p[i] + 14 * MIB, 1, i + often + 14 * MIB / sizeof(uint32_t));
         OK(cuMemFree(p[i]));
     }
-    say("wrong: %u", wrong);
+    return wrong;
+}
+
+static void turns(unsigned n, unsigned k)
+{
+    CUdeviceptr p[TURN_BLOCKS];
+    CUfunction function = touch_function();
+
+    begin_turns(p);
+    for (unsigned pass = 0; pass < n; pass++)
+        for (unsigned i = 0; i < TURN_BLOCKS; i++)
+            touch_often(function, p[i], k, NULL);
+    say("wrong: %u", end_turns(p, n * k));
+}
+
+static CUgraph graph_of(CUfunction function, CUdeviceptr p, unsigned k, CUstream stream)
+{
+    CUgraph graph;
+
+    OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    touch_often(function, p, k, stream);
+    OK(cuStreamEndCapture(stream, &graph));
+    return graph;
+}
+
+static void graphs(unsigned n, unsigned k)
+{
+    CUdeviceptr p[TURN_BLOCKS];
+    CUfunction function = touch_function();
+    CUgraphExecUpdateResultInfo info;
+    CUgraph graph[TURN_BLOCKS];
+    CUgraphExec exec[TURN_BLOCKS];
+    CUstream stream;
+
+    begin_turns(p);
+    OK(cuStreamCreate(&stream, CU_STREAM_DEFAULT));
+    for (unsigned i = 0; i < TURN_BLOCKS; i++) {
+        graph[i] = graph_of(function, p[i], k, stream);
+        OK(cuGraphInstantiate(&exec[i], graph[i], 0));
+    }
+    for (unsigned pass = 0; pass < n; pass++) {
+        for (unsigned i = 0; i + 1 < TURN_BLOCKS; i++)
+            OK(cuGraphLaunch(exec[i], stream));
+        OK(cuGraphExecUpdate(exec[0], graph[TURN_BLOCKS - 1], &info));
+        OK(cuGraphLaunch(exec[0], stream));
+        OK(cuGraphExecUpdate(exec[0], graph[0], &info));
+    }
+    OK(cuStreamSynchronize(stream));
+    for (unsigned i = 0; i < TURN_BLOCKS; i++) {
+        OK(cuGraphExecDestroy(exec[i]));
+        OK(cuGraphDestroy(graph[i]));
+    }
+    say("wrong: %u", end_turns(p, n * k));
 }
 
 static void give_context_back(void)
@@ -404,6 +470,8 @@ int main(int argc, char **argv)
         frees_before_exit();
     else if (!strcmp(what, "turns") && argc > 3)
         turns((unsigned)atoi(argv[2]), (unsigned)atoi(argv[3]));
+    else if (!strcmp(what, "graphs") && argc > 3)
+        graphs((unsigned)atoi(argv[2]), (unsigned)atoi(argv[3]));
     else
         return 99;
     return 0;

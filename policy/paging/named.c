@@ -1,0 +1,171 @@
+/* Looking for addresses of movable memory in parameters: see named.h. */
+#include "policy/paging/named.h"
+
+#include <string.h>
+
+#include "interpose/core/base/map.h"
+#include "interpose/core/base/pages.h"
+#include "interpose/core/driver/driver.h"
+#include "policy/managed/kernel_params.h"
+#include "policy/order/capture.h"
+#include "policy/paging/ranges.h"
+
+#define MOST_OF_GRAPH 2048u
+
+struct graph_names {
+    unsigned n;
+    struct ag_name at[MOST_OF_GRAPH];
+};
+
+static struct ag_map graphs; /* by the graph that can be launched; under the lock of the ranges */
+
+/* --- one kernel --- */
+
+static void name_word(struct ag_names *names, uint64_t word)
+{
+    if (!ag_range_may_hold(word) || names->n == AG_MOST_NAMED)
+        return;
+    for (unsigned i = 0; i < names->n; i++)
+        if (names->at[i].address == word)
+            return;
+    names->at[names->n++] = (struct ag_name){.address = word, .uses = 1};
+}
+
+static void name_bytes(struct ag_names *names, const unsigned char *bytes, size_t offset,
+                       size_t size)
+{
+    uint64_t word;
+
+    for (size_t at = -offset % sizeof(word); at + sizeof(word) <= size; at += sizeof(word)) {
+        memcpy(&word, bytes + at, sizeof(word));
+        name_word(names, word);
+    }
+}
+
+void ag_name_launch(struct ag_names *names, const struct ag_launch *launch)
+{
+    const struct ag_layout *layout;
+    size_t size = 0;
+    const void *buffer;
+
+    names->n = 0;
+    if (!launch->params == !launch->extra)
+        return; /* neither: nothing to look at; both: the driver refuses that */
+    if (launch->extra) {
+        buffer = ag_params_buffer(launch->extra, &size);
+        if (buffer)
+            name_bytes(names, buffer, 0, size);
+        return;
+    }
+    layout = ag_params_of(launch->function);
+    for (uint32_t i = 0; layout && i < layout->n; i++)
+        if (launch->params[i])
+            name_bytes(names, launch->params[i], layout->params[i].offset, layout->params[i].size);
+}
+
+/* --- the kernels of a graph --- */
+
+static void add_name(struct graph_names *all, CUdeviceptr address)
+{
+    CUdeviceptr range = ag_range_base(address);
+    unsigned i = 0;
+
+    while (i < all->n && all->at[i].range != range)
+        i++;
+    if (i == MOST_OF_GRAPH || !range)
+        return;
+    if (i == all->n)
+        all->at[all->n++] = (struct ag_name){.address = address, .range = range};
+    if (address < all->at[i].address)
+        all->at[i].address = address;
+    all->at[i].uses++;
+}
+
+static void name_node(struct graph_names *all, CUgraphNode node)
+{
+    CUDA_KERNEL_NODE_PARAMS kernel;
+    CUgraphNodeType type;
+    struct ag_launch launch = {0};
+    struct ag_names names;
+
+    if (ag_cu.cuGraphNodeGetType(node, &type) != CUDA_SUCCESS || type != CU_GRAPH_NODE_TYPE_KERNEL)
+        return;
+    if (ag_cu.cuGraphKernelNodeGetParams_v2(node, &kernel) != CUDA_SUCCESS)
+        return;
+    launch.function = kernel.func ? kernel.func : (CUfunction)kernel.kern;
+    launch.params = kernel.kernelParams;
+    launch.extra = kernel.extra;
+    ag_name_launch(&names, &launch);
+    for (unsigned i = 0; i < names.n; i++)
+        add_name(all, names.at[i].address);
+}
+
+static void name_nodes(struct graph_names *all, CUgraph graph)
+{
+    CUgraphNode *nodes;
+    size_t n = 0, most;
+
+    if (ag_cu.cuGraphGetNodes(graph, NULL, &n) != CUDA_SUCCESS || !n)
+        return;
+    most = n;
+    nodes = ag_pages_get(most * sizeof(CUgraphNode));
+    if (!nodes)
+        return;
+    if (ag_cu.cuGraphGetNodes(graph, nodes, &n) == CUDA_SUCCESS)
+        for (size_t i = 0; i < n && i < most; i++)
+            name_node(all, nodes[i]);
+    ag_pages_free(nodes, most * sizeof(CUgraphNode));
+}
+
+static void drop_names(struct graph_names *all)
+{
+    if (all)
+        ag_pages_free(all, sizeof(*all));
+}
+
+static bool can_name_graphs(void)
+{
+    return ag_cu.cuGraphGetNodes && ag_cu.cuGraphNodeGetType &&
+           ag_cu.cuGraphKernelNodeGetParams_v2 && !ag_capture_is_open();
+}
+
+void ag_name_graph(CUgraphExec exec, CUgraph graph)
+{
+    struct graph_names *all = can_name_graphs() ? ag_pages_get(sizeof(*all)) : NULL;
+    bool kept;
+
+    ag_name_graph_gone(exec);
+    if (!all)
+        return;
+    name_nodes(all, graph);
+    (void)ag_ranges_lock();
+    kept = all->n && ag_map_put(&graphs, (uintptr_t)exec, all);
+    ag_ranges_unlock();
+    if (!kept)
+        drop_names(all);
+}
+
+void ag_name_graph_gone(CUgraphExec exec)
+{
+    struct graph_names *all;
+
+    if (!exec)
+        return;
+    (void)ag_ranges_lock();
+    all = ag_map_take(&graphs, (uintptr_t)exec);
+    ag_ranges_unlock();
+    drop_names(all);
+}
+
+const struct ag_name *ag_names_of_graph(CUgraphExec exec, unsigned *ret_n)
+{
+    const struct graph_names *all = exec ? ag_map_get(&graphs, (uintptr_t)exec) : NULL;
+
+    *ret_n = all ? all->n : 0;
+    return all ? all->at : NULL;
+}
+
+void ag_names_begin_child(void)
+{
+    graphs = (struct ag_map){0};
+}

@@ -1,0 +1,33 @@
+/* Which movable memory launches name: in the parameters of a kernel, and in those of the kernels of
+ * a graph, which are looked at when it is instantiated or brought up to date. */
+#ifndef AG_PAGING_NAMED_H
+#define AG_PAGING_NAMED_H
+
+#include "policy/managed/prefetch.h"
+
+#define AG_MOST_NAMED 64u /* addresses of one launch */
+
+struct ag_name {
+    CUdeviceptr address, range; /* in the range that begins there */
+    unsigned uses;              /* kernels that name it */
+};
+
+struct ag_names {
+    struct ag_name at[AG_MOST_NAMED];
+    unsigned n;
+};
+
+/* What the launch of a kernel names. Outside captures. */
+void ag_name_launch(struct ag_names *names, const struct ag_launch *launch);
+
+/* The graph that can be launched was made of this graph, or has been brought up to date by it. What
+ * its single nodes are set to afterwards, and what child graphs name, is not known. */
+void ag_name_graph(CUgraphExec exec, CUgraph graph);
+void ag_name_graph_gone(CUgraphExec exec);
+/* Called with the lock of the ranges held: *ret_n of them. NULL: nothing is known of it. */
+const struct ag_name *ag_names_of_graph(CUgraphExec exec, unsigned *ret_n);
+
+/* A forked child has no graphs. */
+void ag_names_begin_child(void);
+
+#endif
