@@ -49,7 +49,8 @@ bool ag_entry_sees_launches(void)
 static int needed(void)
 {
     int replay = atomic_load_explicit(&ag_entry_replay, memory_order_acquire);
-    bool orders_frees = settings->free_mode != AG_FREE_SYNC && settings->guard == AG_GUARD_OFF;
+    bool orders_frees = (settings->free_mode != AG_FREE_SYNC && settings->guard == AG_GUARD_OFF) ||
+                        ag_latch_is_on(); /* which asks as they do which contexts there are */
 
     return AG_WHEN_ALWAYS | (sees_launches() ? AG_WHEN_LAUNCHES : 0) |
            (orders_frees ? AG_WHEN_ORDERED : 0) | (ag_watch_is_on() ? AG_WHEN_WATCHED : 0) |

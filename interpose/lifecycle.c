@@ -350,10 +350,12 @@ static int replay_under(enum ag_entry_state state)
 }
 
 /* Frees may leave their fence to the next work where nothing else watches work, and the driver can
- * place barriers of a context. */
+ * place barriers of a context. Where frees wait, memory that moves wants to know of all work. */
 static bool watches_streams_under(enum ag_entry_state state)
 {
-    return state == AG_ENTRY_ACTIVE && options.free_mode == AG_FREE_AUTO &&
+    return state == AG_ENTRY_ACTIVE &&
+           (options.free_mode == AG_FREE_AUTO ||
+            (options.free_mode == AG_FREE_SYNC && options.oom == AG_OOM_PAGE)) &&
            options.guard == AG_GUARD_OFF && !ag_replay_on() &&
            (options.policy != AG_POLICY_NATIVE || options.rules.n || options.oom == AG_OOM_PAGE) &&
            !ag_options_watch_launches(&options) && ag_cu.cuCtxRecordEvent && ag_cu.cuCtxWaitEvent;

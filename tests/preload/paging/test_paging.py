@@ -64,9 +64,11 @@ class Answers(Case):
 
     def test_pieces_move(self):
         # All work is done when its call returns: however busy the machine, the device is idle in time.
-        pressure = preloaded([COMMAND, 'passes', '3'], dict(TIGHT, SIM_SCHED='eager')).report()['pressure']
-        for key in ('moves', 'moved_in_bytes', 'moved_out_bytes', 'in_place_bytes'):
-            self.assertGreater(pressure[key], 0, key)
+        for free in ('auto', 'sync'):
+            variant = dict(TIGHT, SIM_SCHED='eager', ALLOGRAFT_FREE=free)
+            pressure = preloaded([COMMAND, 'passes', '3'], variant).report()['pressure']
+            for key in ('moves', 'moved_in_bytes', 'moved_out_bytes', 'in_place_bytes'):
+                self.assertGreater(pressure[key], 0, key)
 
 
     def test_moves_before_the_first_of_many_uses(self):
