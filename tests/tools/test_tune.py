@@ -119,6 +119,17 @@ class Programs(TuneTest):
                 self.assertEqual(trial["peak_bytes"], 4 << 20, trial)
         self.assertEqual(whole["best"], 0)
 
+    def test_memory_that_runs_short(self):
+        """Then all that ALLOGRAFT_OOM can do is tried, too."""
+        demo = os.path.join(paths.sim, "demo", "demo-sim")
+        env = dict(self.environment(), LD_LIBRARY_PATH=paths.sim, ALLOGRAFT_LIMIT="1MiB")
+        result = allograft("tune", "--runs", "1", "--json", "--metric", "peak", "--", demo, env=env, unused=True)
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        trials = json.loads(result.stdout)["trials"]
+        self.assertEqual([t["name"] for t in trials], NAMES + ["auto, OOM=error", "auto, OOM=spill", "auto, OOM=page"])
+        self.assertEqual([t["fault"] for t in trials], [None] + ["different exit status"] * 8 + [None] * 2)
+        self.assertIn("ALLOGRAFT_OOM=page", trials[-1]["settings"])
+
     def test_without_cuda(self):
         """One line, at once; none where a child of the program used it."""
         result = allograft("tune", "--runs=1", "--json", "true", env=self.environment(), unused=True)

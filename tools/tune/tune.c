@@ -30,8 +30,17 @@ static struct trial trials[] = {
     {.name = "auto and graphs", .settings = {"ALLOGRAFT_POLICY=auto", "ALLOGRAFT_GRAPH=all", NULL}},
     {.name = "auto, pinned memory kept",
      .settings = {"ALLOGRAFT_POLICY=auto", "ALLOGRAFT_HOST=cache", NULL}},
+    {.name = "auto, OOM=error",
+     .settings = {"ALLOGRAFT_POLICY=auto", "ALLOGRAFT_OOM=error", NULL},
+     .wants_shortage = true},
+    {.name = "auto, OOM=spill",
+     .settings = {"ALLOGRAFT_POLICY=auto", "ALLOGRAFT_OOM=spill", NULL},
+     .wants_shortage = true},
+    {.name = "auto, OOM=page",
+     .settings = {"ALLOGRAFT_POLICY=auto", "ALLOGRAFT_OOM=page", NULL},
+     .wants_shortage = true},
 };
-#define N_TRIALS    ((unsigned)(sizeof(trials) / sizeof(trials[0])))
+#define MOST_TRIALS ((unsigned)(sizeof(trials) / sizeof(trials[0])))
 #define MOST_DOUBTS 2u /* more runs as it is, before a different output counts as one */
 
 static struct {
@@ -47,6 +56,9 @@ static struct {
     .write = {.command = "tune", .option = "--write", .kind = OUTPUT_SETTINGS},
     .html = {.command = "tune", .option = "--html", .kind = OUTPUT_PAGE},
 };
+
+/* So many of them are tried: where memory does not run short, all but the last ones. */
+static unsigned n_trials;
 
 static bool simulated; /* the driver is, with or without --simulate: no times are shown */
 static bool unused;    /* nothing of the program used CUDA */
@@ -221,6 +233,13 @@ static int try_as_it_is(void)
     return result;
 }
 
+static void choose_trials(bool ran_short)
+{
+    n_trials = 0;
+    while (n_trials < MOST_TRIALS && (ran_short || !trials[n_trials].wants_shortage))
+        n_trials++;
+}
+
 /* Runs the program as it is, then once to count its memory, and as it is again if that wrote a
  * different output: the program may never write the same twice. */
 static int try_it(const char *library)
@@ -236,6 +255,7 @@ static int try_it(const char *library)
                   &run))
         return STATUS_FAILED;
     trials[0].peak_bytes = run.peak_bytes;
+    choose_trials(run.ran_short);
     simulated = options.simulate || run.simulated;
     unused = !stopped && !run.n_reports;
     if (unused)
@@ -286,12 +306,12 @@ static void run_trial(struct trial *trial, const char *library)
  * alike. */
 static unsigned run_all(const char *library)
 {
-    unsigned all = options.runs * N_TRIALS, done = 0, pass = 0;
+    unsigned all = options.runs * n_trials, done = 0, pass = 0;
     uint64_t began = ag_clock_ns();
 
     for (; pass < options.runs && !stopped; pass++) {
-        for (unsigned i = 0; i < N_TRIALS && !stopped; i++) {
-            struct trial *trial = &trials[(i + pass) % N_TRIALS];
+        for (unsigned i = 0; i < n_trials && !stopped; i++) {
+            struct trial *trial = &trials[(i + pass) % n_trials];
 
             show_progress(done++, all, began, trial->name);
             run_trial(trial, library);
@@ -352,7 +372,7 @@ static struct tune_verdict verdict_of(unsigned best)
 {
     const struct tune_result result = {
         .trials = trials,
-        .n = N_TRIALS,
+        .n = n_trials,
         .best = best,
         .runs = options.runs,
         .metric = options.metric,
@@ -389,7 +409,7 @@ static void show_table(unsigned best, unsigned passes)
            stopped || simulated ? "" : "; spread: half the interquartile range");
     printf("%s\n", simulated ? SIMULATED "\n" : "");
     printf("%-24s %12s %12s %9s %12s  %s\n", "", "median", "spread", "speed-up", "peak", "output");
-    for (unsigned i = 0; i < N_TRIALS; i++) {
+    for (unsigned i = 0; i < n_trials; i++) {
         const struct trial *trial = &trials[i];
 
         gain_text(gain, sizeof(gain), i);
@@ -467,7 +487,7 @@ static void show_trials_json(unsigned best, unsigned passes)
     ag_emit_number(&json, "lines_left_out", tune_output_left_out(&options.output));
     ag_emit_number(&json, "best", best);
     ag_emit_array(&json, "trials");
-    for (unsigned i = 0; i < N_TRIALS; i++)
+    for (unsigned i = 0; i < n_trials; i++)
         add_trial_json(&json, &trials[i]);
     ag_emit_end(&json);
     ag_emit_end(&json);
@@ -478,7 +498,7 @@ static void show_trials_json(unsigned best, unsigned passes)
 /* Adds the result in a sentence or two. */
 static void add_outcome(struct ag_text *text, unsigned best)
 {
-    unsigned unsure = best ? 0 : tune_unsure(trials, N_TRIALS, options.metric);
+    unsigned unsure = best ? 0 : tune_unsure(trials, n_trials, options.metric);
     char note[160];
 
     left_out_text(note, sizeof(note));
@@ -540,7 +560,7 @@ static int write_html(unsigned best)
     uint64_t most = 0;
     int status;
 
-    for (unsigned i = 0; i < N_TRIALS; i++) {
+    for (unsigned i = 0; i < n_trials; i++) {
         uint64_t length = simulated ? trials[i].peak_bytes : trials[i].median_ns;
 
         most = length > most ? length : most;
@@ -555,7 +575,7 @@ static int write_html(unsigned best)
     ag_text_add(&text, "</code></p>\n</header>\n%s<div class=\"cards\">\n",
                 simulated ? "<ul class=\"warnings\">\n<li>" SIMULATED "</li>\n</ul>\n" : "");
     begin_trials_card(&text, best);
-    for (unsigned i = 0; i < N_TRIALS; i++)
+    for (unsigned i = 0; i < n_trials; i++)
         add_trial(&text, i, best, (double)most);
     html_bars_end(&text);
     html_card_end(&text);
@@ -618,7 +638,7 @@ int command_tune(const struct command_line *line)
     (void)sigaction(SIGINT, &old_action, NULL);
     if (status != STATUS_OK)
         return status;
-    best = tune_judge(trials, N_TRIALS, options.metric);
+    best = tune_judge(trials, n_trials, options.metric);
     if (unused) /* what looks better is so by chance */
         best = 0;
     if (options.json)

@@ -16,6 +16,7 @@ enum tune_metric { TUNE_TIME, TUNE_PEAK, TUNE_BOTH };
 struct trial {
     const char *name;        /* for people */
     const char *settings[4]; /* "ALLOGRAFT_POLICY=pool", ..., NULL; none: without the library */
+    bool wants_shortage;     /* it differs only where an allocation finds no memory */
     uint64_t times_ns[TUNE_MOST_RUNS];
     unsigned n;          /* runs that count */
     uint64_t peak_bytes; /* of device memory; 0: not known */
@@ -88,6 +89,7 @@ size_t tune_output_left_out(const struct tune_output *output);
 struct tune_run {
     uint64_t ns, peak_bytes;
     bool simulated;        /* it ran on the simulated driver, whose times mean nothing */
+    bool ran_short;        /* some allocation found no memory of the device, if that was counted */
     struct tune_text text; /* the caller frees it */
     int status;            /* as waitpid() has it */
     unsigned n_reports;    /* how many processes used CUDA, if that was counted */

@@ -37,8 +37,21 @@ static uint64_t peak_memory_of(const struct process *process)
     return peak;
 }
 
+/* Did an allocation find no memory, be it that another came to its help? */
+static bool has_run_short(const struct process *process)
+{
+    static const enum ag_stat signs[] = {AG_STAT_BUDGET_HIT, AG_STAT_LADDER_ERROR,
+                                         AG_STAT_LADDER_SPILL, AG_STAT_PAGE_ON_HOST};
+
+    for (size_t i = 0; i < sizeof(signs) / sizeof(signs[0]); i++) {
+        if (process_counter(process, signs[i]))
+            return true;
+    }
+    return false;
+}
+
 /* Reads the reports of the run's processes: counts them, adds up their peaks, and notes whether
- * they ran on the simulated driver. */
+ * they ran short of memory, and on the simulated driver. */
 static void read_reports(const char *path, struct tune_run *ret)
 {
     DIR *folder = opendir(path);
@@ -55,6 +68,7 @@ static void read_reports(const char *path, struct tune_run *ret)
             continue;
         ret->peak_bytes += peak_memory_of(&process);
         ret->simulated |= process.stats->head.simulated != 0;
+        ret->ran_short |= has_run_short(&process);
         process_finish(&process);
     }
     if (folder)
