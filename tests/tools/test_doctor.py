@@ -142,7 +142,8 @@ class Bus(DoctorTest):
 
     def test_times_of_the_simulated_driver_are_not_shown(self):
         self.assertEqual(self.bus(), {"pageable": "pageable memory: 4.00 MiB copied to device 0 and back",
-                                      "pinned": "pinned memory: 4.00 MiB copied to device 0 and back"})
+                                      "pinned": "pinned memory: 4.00 MiB copied to device 0 and back",
+                                      "moves": "OOM=page: a piece of 4.00 MiB moved to the host and back"})
 
     def test_of_a_gpu(self):
         # To the doctor, the simulated driver is a GPU's once it does not say what it is.
@@ -159,7 +160,9 @@ class Bus(DoctorTest):
             self.assertRegex(said[kind], rf"\A{kind} memory: [\d.]+ GB/s to device 0, [\d.]+ GB/s from it, "
                                          r"in copies of 64.00 MiB\Z")
         self.assertRegex(said["gain"], r"\ACOPY=auto[ ,]")
-        self.assertEqual(set(old), {"pageable", "pinned"}) # nothing to compare with
+        self.assertRegex(said["moves"], r"\AOOM=page: to move a piece of 32.00 MiB takes \d+ us of copying and \d+ us of "
+                                        r"mapping to the host, \d+ us and \d+ us to the device\Z")
+        self.assertEqual(set(old), {"pageable", "pinned", "moves"}) # nothing to compare with
 
     def test_less_memory_than_wanted(self):
         said = self.bus(SIM_FAIL="cuMemAllocHost_v2:1:2")
@@ -175,6 +178,14 @@ class Bus(DoctorTest):
             said = self.bus(SIM_FAIL=fails)
             self.assertEqual(said["pageable"].partition(none)[2], pageable or "", fails)
             self.assertEqual(said["pinned"].partition(none)[2], pinned or "", fails)
+
+    def test_pieces_that_do_not_move(self):
+        none = "OOM=page: moving a piece of memory not measured: "
+        for fails, why in (("cuMemCreate:2:801", "CUDA_ERROR_NOT_SUPPORTED"), ("cuMemMap:4:2", "CUDA_ERROR_OUT_OF_MEMORY"),
+                           ("cuMemSetAccess:9:4711", "error 4711"), ("cuMemUnmap:12:1", "CUDA_ERROR_INVALID_VALUE")):
+            self.assertEqual(self.bus(SIM_FAIL=fails)["moves"], none + why, fails)
+        findings, whole = self.examine("--no-test")
+        self.assertNotIn(("bus", "moves"), findings, whole)
 
     def test_no_context(self):
         said = self.bus(status=1, SIM_FAIL="cuDevicePrimaryCtxRetain:0:2")

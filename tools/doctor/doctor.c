@@ -130,6 +130,13 @@ static int simulate(void)
     return status;
 }
 
+static int work(const char *what)
+{
+    if (!strcmp(what, "bus"))
+        return doctor_bus_work();
+    return strcmp(what, "moves") != 0 ? doctor_work(what) : doctor_moves_work();
+}
+
 int command_doctor(const struct command_line *line)
 {
     struct findings findings = {0};
@@ -138,8 +145,7 @@ int command_doctor(const struct command_line *line)
 
     for (size_t i = 0; i < line->n_given; i++) {
         if (line->given[i].option == OPTION_doctor_work) /* a child of ours, see doctor_child.c */
-            return strcmp(line->given[i].value, "bus") != 0 ? doctor_work(line->given[i].value)
-                                                            : doctor_bus_work();
+            return work(line->given[i].value);
         json |= line->given[i].option == OPTION_doctor_json;
         test &= line->given[i].option != OPTION_doctor_no_test;
         simulated |= line->given[i].option == OPTION_doctor_simulate;
@@ -152,6 +158,7 @@ int command_doctor(const struct command_line *line)
     doctor_machine(&findings);
     if (doctor_driver(&findings) > 0 && test) {
         doctor_bus(&findings);
+        doctor_moves(&findings);
         doctor_self_test(&findings);
     }
     if (json)

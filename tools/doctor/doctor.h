@@ -13,6 +13,10 @@ int doctor_driver(struct findings *findings);
 void doctor_bus(struct findings *findings);
 /* Measures that, and prints it for doctor_bus(). An exit status. */
 int doctor_bus_work(void);
+/* doctor_moves.c: what it takes to move memory between the device and the host. */
+void doctor_moves(struct findings *findings);
+/* Measures that, and prints it for doctor_moves(). An exit status. */
+int doctor_moves_work(void);
 /* doctor_test.c: runs a small program natively and under the library, and compares the bytes. */
 void doctor_self_test(struct findings *findings);
 /* Runs the small program of the self-test: it allocates and frees memory while streams use it. It
