@@ -29,6 +29,16 @@ def objects_of(build, root):
     return found
 
 
+def listings_of(objects):
+    """Path of a source -> the lines of nm about its object; one nm reads them all, which takes a hundredth of the time."""
+    listings = {path: '' for path in objects}
+    paths = {obj: path for path, obj in objects.items()}
+    for line in run('nm', '-A', *paths).splitlines() if paths else ():
+        obj, row = line.split(':', 1)
+        listings[paths[obj]] += row + '\n'
+    return listings
+
+
 def symbols_of(listing):
     """(names that it defines, names that it uses), of the lines of nm."""
     rows = [line.split()[-2:] for line in listing.splitlines() if line.strip()]
@@ -82,7 +92,7 @@ def problems_of(listings):
 
 if __name__ == '__main__':
     build, root = sys.argv[1:]
-    listings = {path: run('nm', obj) for path, obj in objects_of(build, root).items()}
+    listings = listings_of(objects_of(build, root))
     if not listings:
         finish(['nothing is compiled in ' + build], '')
     finish(problems_of(listings), '%d files use each other in one direction' % len(listings))
