@@ -130,7 +130,7 @@ static int simulate(void)
     return status;
 }
 
-static int work(const char *what)
+static int start_work(const char *what)
 {
     if (!strcmp(what, "bus"))
         return doctor_bus_work();
@@ -145,7 +145,7 @@ int command_doctor(const struct command_line *line)
 
     for (size_t i = 0; i < line->n_given; i++) {
         if (line->given[i].option == OPTION_doctor_work) /* a child of ours, see doctor_child.c */
-            return work(line->given[i].value);
+            return start_work(line->given[i].value);
         json |= line->given[i].option == OPTION_doctor_json;
         test &= line->given[i].option != OPTION_doctor_no_test;
         simulated |= line->given[i].option == OPTION_doctor_simulate;

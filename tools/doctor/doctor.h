@@ -27,5 +27,9 @@ int doctor_work(const char *lookup);
  * it, as `text` says then. */
 bool doctor_run_child(const char *work, bool (*prepare)(const void *with), const void *with,
                       char *text, size_t size);
+/* A prepare() for what measures the driver alone, also where the user preloads the library. */
+bool doctor_prepare_alone(const void *with);
+/* Compares two uint64_t, as qsort() wants it. */
+int doctor_compare_times(const void *a, const void *b);
 
 #endif

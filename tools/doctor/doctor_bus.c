@@ -89,13 +89,6 @@ static CUresult copy(const struct buffers *buffers, bool to_device)
     return result == CUDA_SUCCESS ? cu.cuCtxSynchronize() : result;
 }
 
-static int compare(const void *a, const void *b)
-{
-    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-    return x < y ? -1 : x > y;
-}
-
 /* In MB/s, the median of some copies after one that is not timed. */
 static CUresult measure(const struct buffers *buffers, bool to_device, unsigned *ret_rate)
 {
@@ -110,7 +103,7 @@ static CUresult measure(const struct buffers *buffers, bool to_device, unsigned 
     }
     if (result != CUDA_SUCCESS)
         return result;
-    qsort(took, n, sizeof(took[0]), compare);
+    qsort(took, n, sizeof(took[0]), doctor_compare_times);
     *ret_rate = (unsigned)(buffers->bytes * 1000 / (took[n / 2] + 1));
     return CUDA_SUCCESS;
 }
@@ -164,13 +157,6 @@ int doctor_bus_work(void)
 
 /* ---- showing it ---- */
 
-/* The driver alone is measured, also where the user preloads the library. */
-static bool prepare_driver_alone(const void *with)
-{
-    (void)with;
-    return !setenv("ALLOGRAFT_DISABLE", "1", 1);
-}
-
 /* Adds what the line of `text` that begins with `kind` says. */
 static struct bus_rates add_rates(struct findings *findings, const char *kind, const char *text)
 {
@@ -203,7 +189,7 @@ void doctor_bus(struct findings *findings)
                       .has_pages_by_call = ag_reach_can()};
     char text[400];
 
-    (void)doctor_run_child("bus", prepare_driver_alone, NULL, text, sizeof(text));
+    (void)doctor_run_child("bus", doctor_prepare_alone, NULL, text, sizeof(text));
     bus.pageable = add_rates(findings, "pageable", text);
     bus.pinned = add_rates(findings, "pinned", text);
     if (doctor_driver_is_simulated() || !bus.pageable.bytes || !bus.pinned.bytes)

@@ -1,7 +1,9 @@
 /* doctor_child.c: runs what uses CUDA in a process of its own, where a driver that crashes or hangs
  * does the doctor no harm. */
 #include <errno.h>
+#include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -24,6 +26,19 @@ static void read_all(int in, char *text, size_t size)
            ((n = read(in, text + length, size - 1 - length)) > 0 || (n < 0 && errno == EINTR)))
         length += n > 0 ? (size_t)n : 0;
     text[length] = '\0';
+}
+
+bool doctor_prepare_alone(const void *with)
+{
+    (void)with;
+    return !setenv("ALLOGRAFT_DISABLE", "1", 1);
+}
+
+int doctor_compare_times(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+    return x < y ? -1 : x > y;
 }
 
 bool doctor_run_child(const char *work, bool (*prepare)(const void *with), const void *with,

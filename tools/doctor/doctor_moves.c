@@ -66,7 +66,7 @@ struct side {
     CUdeviceptr alias;
 };
 
-static CUresult map(CUdeviceptr address, CUmemGenericAllocationHandle memory, size_t bytes)
+static CUresult map_open(CUdeviceptr address, CUmemGenericAllocationHandle memory, size_t bytes)
 {
     CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE},
                               .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
@@ -75,7 +75,7 @@ static CUresult map(CUdeviceptr address, CUmemGenericAllocationHandle memory, si
     return result == CUDA_SUCCESS ? vmm.cuMemSetAccess(address, bytes, &access, 1) : result;
 }
 
-static CUresult make_side(struct side *ret, bool on_device, size_t bytes)
+static CUresult make_memory_of(struct side *ret, bool on_device, size_t bytes)
 {
     CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED};
     int node = 0;
@@ -91,10 +91,11 @@ static CUresult make_side(struct side *ret, bool on_device, size_t bytes)
     result = vmm.cuMemCreate(&ret->memory, bytes, &properties, 0);
     if (result == CUDA_SUCCESS)
         result = vmm.cuMemAddressReserve(&ret->alias, bytes, 0, 0, 0);
-    return result == CUDA_SUCCESS ? map(ret->alias, ret->memory, bytes) : result;
+    return result == CUDA_SUCCESS ? map_open(ret->alias, ret->memory, bytes) : result;
 }
 
-static CUresult copy(const struct side *to, const struct side *from, size_t bytes, uint64_t *ret_ns)
+static CUresult copy_across(const struct side *to, const struct side *from, size_t bytes,
+                            uint64_t *ret_ns)
 {
     uint64_t began = ag_clock_ns();
     CUresult result = cu.cuMemcpyDtoDAsync_v2(to->alias, from->alias, bytes, NULL);
@@ -105,27 +106,21 @@ static CUresult copy(const struct side *to, const struct side *from, size_t byte
     return result;
 }
 
-static CUresult remap(CUdeviceptr piece, const struct side *to, size_t bytes, uint64_t *ret_ns)
+static CUresult remap_piece(CUdeviceptr piece, const struct side *to, size_t bytes,
+                            uint64_t *ret_ns)
 {
     uint64_t began = ag_clock_ns();
     CUresult result = vmm.cuMemUnmap(piece, bytes);
 
     if (result == CUDA_SUCCESS)
-        result = map(piece, to->memory, bytes);
+        result = map_open(piece, to->memory, bytes);
     *ret_ns = ag_clock_ns() - began;
     return result;
 }
 
-static int compare(const void *a, const void *b)
-{
-    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-    return x < y ? -1 : x > y;
-}
-
 static unsigned median_us(uint64_t *ns)
 {
-    qsort(ns, MOVES, sizeof(ns[0]), compare);
+    qsort(ns, MOVES, sizeof(ns[0]), doctor_compare_times);
     return (unsigned)((ns[MOVES / 2] + 500) / 1000);
 }
 
@@ -138,15 +133,15 @@ struct taken {
 static CUresult move_to_and_fro(CUdeviceptr piece, const struct side *sides, size_t bytes,
                                 struct taken *ret_taken)
 {
-    CUresult result = map(piece, sides[0].memory, bytes);
+    CUresult result = map_open(piece, sides[0].memory, bytes);
     uint64_t copied, mapped;
 
     for (unsigned i = 0; result == CUDA_SUCCESS && i < 2 * (MOVES + 1); i++) {
         const unsigned to = !(i % 2);
 
-        result = copy(&sides[to], &sides[!to], bytes, &copied);
+        result = copy_across(&sides[to], &sides[!to], bytes, &copied);
         if (result == CUDA_SUCCESS)
-            result = remap(piece, &sides[to], bytes, &mapped);
+            result = remap_piece(piece, &sides[to], bytes, &mapped);
         if (result == CUDA_SUCCESS && i >= 2) {
             ret_taken[to].copied_ns[i / 2 - 1] = copied;
             ret_taken[to].mapped_ns[i / 2 - 1] = mapped;
@@ -155,16 +150,16 @@ static CUresult move_to_and_fro(CUdeviceptr piece, const struct side *sides, siz
     return result;
 }
 
-static CUresult measure(size_t bytes, struct taken *ret_taken)
+static CUresult measure_moves(size_t bytes, struct taken *ret_taken)
 {
     struct side sides[2]; /* the device, the host */
     CUdeviceptr piece;
     CUresult result = doctor_begin(&cu);
 
     if (result == CUDA_SUCCESS)
-        result = make_side(&sides[0], true, bytes);
+        result = make_memory_of(&sides[0], true, bytes);
     if (result == CUDA_SUCCESS)
-        result = make_side(&sides[1], false, bytes);
+        result = make_memory_of(&sides[1], false, bytes);
     if (result == CUDA_SUCCESS)
         result = vmm.cuMemAddressReserve(&piece, bytes, 0, 0, 0);
     return result == CUDA_SUCCESS ? move_to_and_fro(piece, sides, bytes, ret_taken) : result;
@@ -186,7 +181,7 @@ int doctor_moves_work(void)
         return STATUS_OK;
     }
     bytes = doctor_driver_is_simulated() ? SIMULATED_BYTES : PIECE_BYTES;
-    result = measure(bytes, taken);
+    result = measure_moves(bytes, taken);
     if (result == CUDA_SUCCESS)
         printf("%zu %u %u %u %u", bytes, median_us(taken[1].copied_ns),
                median_us(taken[1].mapped_ns), median_us(taken[0].copied_ns),
@@ -200,20 +195,13 @@ int doctor_moves_work(void)
 
 /* ---- showing it ---- */
 
-/* The driver alone is measured, also where the user preloads the library. */
-static bool prepare_driver_alone(const void *with)
-{
-    (void)with;
-    return !setenv("ALLOGRAFT_DISABLE", "1", 1);
-}
-
 void doctor_moves(struct findings *findings)
 {
     unsigned out_us, out_map_us, in_us, in_map_us;
     char text[200], size[32];
     size_t bytes;
 
-    (void)doctor_run_child("moves", prepare_driver_alone, NULL, text, sizeof(text));
+    (void)doctor_run_child("moves", doctor_prepare_alone, NULL, text, sizeof(text));
     if (sscanf(text, "%zu %u %u %u %u", &bytes, &out_us, &out_map_us, &in_us, &in_map_us) != 5) {
         findings_add(findings, VERDICT_INFO, "bus", "moves",
                      "OOM=page: moving a piece of memory not measured: %s",

@@ -57,7 +57,7 @@ static struct {
     .html = {.command = "tune", .option = "--html", .kind = OUTPUT_PAGE},
 };
 
-/* So many of them are tried: where memory does not run short, all but the last ones. */
+/* The number of trials: where memory does not run short, the last ones are left out. */
 static unsigned n_trials;
 
 static bool simulated; /* the driver is, with or without --simulate: no times are shown */
