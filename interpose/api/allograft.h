@@ -156,6 +156,13 @@ struct allograft_snapshot {
     uint64_t api_copies, api_copied_bytes; /* of allograft_ring and stage inputs */
 };
 
+/* Where memory that can move is to lie. */
+typedef enum allograft_place {
+    ALLOGRAFT_PLACE_AUTO = 0, /* where its use suggests */
+    ALLOGRAFT_PLACE_DEVICE = 1,
+    ALLOGRAFT_PLACE_HOST = 2, /* in pinned memory, which kernels read and write over the bus */
+} allograft_place;
+
 /* What the library offers. `bytes` tells how much of it there is. */
 struct allograft_api {
     uint32_t version, bytes;
@@ -211,6 +218,7 @@ struct allograft_api {
     allograft_status (*ring_pin)(allograft_ring *, void *, size_t);
     allograft_status (*ring_copy)(allograft_ring *, unsigned, void *, const void *, size_t);
     allograft_status (*ring_stream)(allograft_ring *, void **);
+    allograft_status (*memory_place)(const void *, size_t, allograft_place);
 };
 
 /* ---- finding the library ---- */
@@ -360,6 +368,28 @@ static inline allograft_status allograft_advise_accessed_by(const struct allogra
                                                             size_t n, int device, size_t *ret_bytes)
 {
     ALLOGRAFT_CALL(advise_accessed_by, ranges, n, device, ret_bytes);
+}
+
+/* ---- memory that can move ---- */
+
+/* From now on the `bytes` at `address` lie in that place, until it is called with another, or the
+ * memory is freed. That is of cudaMalloc, 1 MiB or more, under ALLOGRAFT_OOM=page, and all of one
+ * block; pieces of ALLOGRAFT_PAGE_PIECE move as a whole, wherever one of the bytes lies in them.
+ * Addresses and contents stay, and whatever place it has, the device and its peers find it.
+ *
+ * It is moved at once if no work is on the device within 50 ms, and else before a later launch.
+ * What is to come to a device without room for it comes with the next kernel that has a pointer to
+ * it, for which other memory goes; what is placed there does not. While a stream is captured
+ * nothing moves.
+ *
+ * Any thread, and while others launch: their work waits meanwhile. ALLOGRAFT_UNSUPPORTED, and
+ * nothing is changed: it is no such memory, or it stays where it is, since a graph copies from or
+ * to it, or SYNC_MEMOPS or a handle of it was asked for. ALLOGRAFT_INVALID: no bytes, an unknown
+ * place, or bytes past the end of the block. */
+static inline allograft_status allograft_memory_place(const void *address, size_t bytes,
+                                                      allograft_place place)
+{
+    ALLOGRAFT_CALL(memory_place, address, bytes, place);
 }
 
 /* ---- graphs ----

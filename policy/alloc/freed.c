@@ -19,6 +19,7 @@
 #include "policy/order/capture.h"
 #include "policy/order/free.h"
 #include "policy/order/host_wait.h"
+#include "policy/paging/place.h"
 #include "policy/pressure.h"
 #include "policy/slab.h"
 
@@ -104,6 +105,7 @@ static inline void keep_or_release(struct ag_block *block)
     struct ag_block *out = NULL;
 
     ag_note_larger_freed(block);
+    ag_place_end(block->address);
     if (closed && ag_capture_is_open()) { /* its slab may not go, and must not be kept */
         put_aside(block);
         return;

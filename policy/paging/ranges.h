@@ -39,6 +39,9 @@ void ag_range_pin(CUdeviceptr address);
 
 /* --- for who moves pieces --- */
 
+/* Where the program wants a piece (place.h). */
+enum ag_placed { AG_PLACED_AUTO, AG_PLACED_ON_DEVICE, AG_PLACED_ON_HOST };
+
 struct ag_piece {
     struct ag_handle *handle; /* what it is mapped to */
     size_t offset, size;      /* in its range */
@@ -48,6 +51,7 @@ struct ag_piece {
     uint64_t began_at, period; /* of uses that follow each other soon; from those before to those */
     unsigned uses, last_uses;  /* how many of them there were, and of those before */
     bool comes, goes;
+    uint8_t place; /* enum ag_placed, under the lock */
 };
 
 struct ag_movable {

@@ -30,6 +30,7 @@
 #include "policy/paging/latch.h"
 #include "policy/paging/mover.h"
 #include "policy/paging/named.h"
+#include "policy/paging/place.h"
 #include "policy/paging/prices.h"
 
 #define IDLE_NS      50000000u /* the device may take so long to become idle */
@@ -127,8 +128,8 @@ static bool use_piece(const struct ag_movable *range, struct ag_piece *piece, ui
             begin_uses(piece);
         else
             stays = false; /* it was used on the host just now: only the price tells */
-        piece->comes = on_host && !range->pinned &&
-                       (stays || ag_prices_worth_moving(uses_to_come(piece, uses)));
+        stays = stays || ag_prices_worth_moving(uses_to_come(piece, uses));
+        piece->comes = on_host && !range->pinned && ag_place_comes(piece, stays);
         if (on_host && !piece->comes)
             ag_stats_add(AG_STAT_PAGE_IN_PLACE, uses * piece->size);
         piece->uses += uses;
@@ -192,7 +193,8 @@ static struct ag_move farthest_used(void)
             struct ag_piece *piece = &range->pieces[i];
             uint64_t reason;
 
-            if (!piece->handle->on_device || piece->used_by == mover.launch || piece->goes)
+            if (!piece->handle->on_device || piece->used_by == mover.launch || piece->goes ||
+                piece->place == AG_PLACED_ON_DEVICE)
                 continue;
             reason = reason_to_go(piece, capacity);
             if (victim.piece && reason <= most)
@@ -377,6 +379,7 @@ void ag_use_before_launch(const struct ag_launch *launch)
 
     if (ag_capture_is_open())
         return;
+    ag_place_bring();
     ag_name_launch(&launched.names, launch);
     if (launched.names.n)
         use_launched(&launched);
@@ -386,12 +389,15 @@ void ag_use_before_graph(CUgraphExec exec)
 {
     const struct launched launched = {.graph = exec};
 
-    if (exec && !ag_capture_is_open())
-        use_launched(&launched);
+    if (!exec || ag_capture_is_open())
+        return;
+    ag_place_bring();
+    use_launched(&launched);
 }
 
 void ag_use_begin_child(void)
 {
     atomic_store(&self.rest_until_ns, 0);
     atomic_store(&self.rest_ns, 0);
+    ag_place_begin_child();
 }

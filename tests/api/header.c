@@ -61,6 +61,7 @@ AT(mark, 43);
 AT(ring_pin, 44);
 AT(ring_copy, 45);
 AT(ring_stream, 46);
+AT(memory_place, 47);
 ASSERT(sizeof(struct allograft_stage_options) == 32, "stage options");
 ASSERT(sizeof(struct allograft_ring_options) == 32, "ring options");
 ASSERT(sizeof(struct allograft_ring_record) == 32, "ring record");
@@ -157,6 +158,7 @@ static void memory_and_statistics(void)
     ABSENT(allograft_prefetch(&range, 4, 0, NULL));
     ABSENT(allograft_advise_preferred_location(&range, 1, 0, &bytes));
     ABSENT(allograft_advise_accessed_by(&range, 1, 0, &bytes));
+    ABSENT(allograft_memory_place(&range, 4, ALLOGRAFT_PLACE_HOST));
     ABSENT(allograft_snapshot(&snapshot));
     ABSENT(allograft_dump(NULL));
     ABSENT(allograft_mark("x"));

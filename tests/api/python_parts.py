@@ -162,6 +162,14 @@ class Memory(Case):
         self.assertFalse(allograft.managed_support(99))
         self.assertIn('device 99', allograft.managed_support(99).reason)
 
+    def test_places(self):
+        """That memory which can move goes there is tests/preload/paging's business."""
+        tensor = Tensor(self.memory, self.WORDS)
+        for place in ('device', 'host', 'auto'):
+            self.refused(allograft.Unsupported, 'no memory that can move', allograft.memory_place, tensor, place)
+        self.refused(allograft.InvalidArgument, 'one of auto, device, host', allograft.memory_place, tensor, 'card')
+        self.assertEqual(allograft.memory_place(Tensor(0, 0), 'host'), 0)
+
     def test_contents_come_along(self):
         tensor = Tensor(self.memory, self.WORDS)
         device.fill(self.memory, 5, self.WORDS, self.stream)

@@ -17,7 +17,7 @@ PYTHON = 'tools/python/allograft/_library.py'
 CTYPES = {'int': 'c_int', 'unsigned': 'c_uint', 'size_t': 'c_ulong', 'void *': 'c_void_p', 'char *': 'c_char_p',
           'allograft_pool': 'c_ulong', 'uint64_t': 'c_ulong', 'allograft_capture_mode': 'c_int',
           'allograft_action': 'c_int', 'allograft_graph *': 'c_void_p', 'allograft_stage *': 'c_void_p',
-          'allograft_ring *': 'c_void_p'}
+          'allograft_ring *': 'c_void_p', 'allograft_place': 'c_int'}
 
 
 def listed(text):

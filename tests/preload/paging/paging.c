@@ -6,6 +6,8 @@
  *     paging waits       copies and fills that wait for other work
  *     paging threads     four threads with blocks of their own
  *     paging frees       sizes that differ, freed and allocated in turns
+ *     paging place       where it is to lie, as the control API is told; two turns of it
+ *     paging room        the same, without room on the device
  *     paging reset       a primary context that ends with all of it
  *     paging exit        freed blocks when the process ends: the context is given back after the
  *                        driver has ended, as the CUDA runtime does
@@ -13,8 +15,11 @@
  *     paging graphs N K  the same by launches of graphs of K kernels, the first block's of which is
  *                        updated to be the last one's, and back */
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
+#include <unistd.h>
 
+#include "interpose/api/allograft.h"
 #include "tests/common/device.h"
 #include "tests/common/say.h"
 
@@ -230,6 +235,101 @@ static void arrivals(CUdeviceptr p)
         say_seen("a fill", other, p, 4 * i);
     }
     OK(cuStreamDestroy(other));
+}
+
+/* --- places --- */
+
+static void *end_later(void *flag)
+{
+    (void)usleep(300000);
+    atomic_store((_Atomic uint32_t *)flag, 1);
+    return NULL;
+}
+
+static void say_place(const char *what, CUdeviceptr p, size_t bytes, allograft_place place)
+{
+    /* NOLINTNEXTLINE(performance-no-int-to-ptr): an address of the device */
+    SAY_CODE(what, allograft_memory_place((const void *)(uintptr_t)p, bytes, place));
+}
+
+static void say_refusals(CUdeviceptr p)
+{
+    unsigned on = 1;
+    CUdeviceptr small;
+
+    OK(cuMemAlloc(&small, 4096));
+    say_place("small", small, 4096, ALLOGRAFT_PLACE_HOST);
+    say_place("nobody's", 4096, 4096, ALLOGRAFT_PLACE_HOST);
+    say_place("nothing", p, 0, ALLOGRAFT_PLACE_HOST);
+    say_place("nowhere", p, 1, (allograft_place)3);
+    say_place("too much", p + 1, BYTES, ALLOGRAFT_PLACE_HOST);
+    OK(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, p));
+    say_place("held", p, BYTES, ALLOGRAFT_PLACE_HOST);
+    OK(cuMemFree(small));
+}
+
+static void use(CUdeviceptr p)
+{
+    static uint32_t value;
+
+    for (unsigned i = 0; i < 4; i++) {
+        launch_fill(NULL, p, WORDS, ++value);
+        say("wrong: %u", count_wrong(p, WORDS, value));
+    }
+}
+
+/* While a kernel waits for the host nothing moves: after it, before a launch. */
+static void place_beside_work(CUdeviceptr p, CUdeviceptr other)
+{
+    static _Atomic uint32_t flag;
+    CUstream stream;
+    pthread_t ends;
+
+    atomic_store(&flag, 0);
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    launch_spin(stream, &flag);
+    OK(pthread_create(&ends, NULL, end_later, (void *)&flag));
+    say_place("beside work", p, BYTES, ALLOGRAFT_PLACE_HOST);
+    say("under way %d", cuStreamQuery(stream) == CUDA_ERROR_NOT_READY);
+    OK(pthread_join(ends, NULL));
+    OK(cuStreamSynchronize(stream));
+    use(other);
+    OK(cuStreamDestroy(stream));
+}
+
+static void place(void)
+{
+    CUdeviceptr p[BLOCKS];
+
+    allocate_all(p);
+    use(p[0]);
+    say_place("host", p[0], BYTES, ALLOGRAFT_PLACE_HOST);
+    use(p[0]);
+    say_place("device", p[0], BYTES, ALLOGRAFT_PLACE_DEVICE);
+    say_place("a byte", p[1] + 2 * MIB, 1, ALLOGRAFT_PLACE_HOST);
+    use(p[1]);
+    say_place("auto", p[1], BYTES, ALLOGRAFT_PLACE_AUTO);
+    place_beside_work(p[2], p[3]);
+    use(p[2]);
+    free_all(p);
+    allocate_all(p); /* nobody has said where these are to be */
+    for (unsigned i = 0; i < BLOCKS; i++)
+        use(p[i]);
+    say_refusals(p[4]);
+    free_all(p);
+}
+
+/* What is placed on the device comes with a launch, and stays, whatever else is used. */
+static void place_without_room(void)
+{
+    CUdeviceptr p[BLOCKS];
+
+    allocate_all(p);
+    say_place("device", p[BLOCKS - 1], BYTES, ALLOGRAFT_PLACE_DEVICE);
+    use(p[BLOCKS - 1]);
+    for (unsigned i = 0; i < BLOCKS; i++)
+        use(p[i]);
+    free_all(p);
 }
 
 /* Copies and fills that wait, since one of the two says so, and what was submitted before. */
@@ -472,6 +572,10 @@ int main(int argc, char **argv)
         turns((unsigned)atoi(argv[2]), (unsigned)atoi(argv[3]));
     else if (!strcmp(what, "graphs") && argc > 3)
         graphs((unsigned)atoi(argv[2]), (unsigned)atoi(argv[3]));
+    else if (!strcmp(what, "place"))
+        place();
+    else if (!strcmp(what, "room"))
+        place_without_room();
     else
         return 99;
     return 0;

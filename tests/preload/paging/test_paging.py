@@ -87,6 +87,42 @@ class Answers(Case):
         self.assertGreater(pressure['in_place_bytes'], 4 * 60 * 2 ** 21)
 
 
+class Places(Case):
+    EAGER = dict(PAGE, SIM_SCHED='eager')
+    MIB = 1 << 20
+
+    def pressure(self, command, settings):
+        result = preloaded([COMMAND, command], settings)
+        self.assertEqual((result.status, result.err), (0, ''), result.out)
+        self.assertNotRegex(result.out, 'wrong: [1-9]')
+        return result.out, result.report()['pressure']
+
+    def test_where_the_program_wants_it(self):
+        out, pressure = self.pressure('place', self.EAGER)
+        said = [line for line in out.splitlines() if not line.startswith('wrong')]
+        self.assertEqual(said, ['host: 0', 'device: 0', 'a byte: 0', 'auto: 0', 'beside work: 0', 'under way 1', 'small: 3',
+                                "nobody's: 3", 'nothing: 2', 'nowhere: 2', 'too much: 2', 'held: 3'])
+        # The first block, a piece of the second, the third once the kernel had ended. All of it comes back: when it is to,
+        # and, after the blocks were freed, since it is used again and again.
+        self.assertEqual((pressure['moved_out_bytes'], pressure['moved_in_bytes']), (10 * self.MIB, 10 * self.MIB))
+        self.assertGreaterEqual(pressure['in_place_bytes'], 4 * 4 * self.MIB)
+
+    def test_without_room(self):
+        out, pressure = self.pressure('room', dict(self.EAGER, ALLOGRAFT_LIMIT='12MiB'))
+        self.assertIn('device: 0', out)
+        self.assertGreaterEqual(pressure['moved_in_bytes'], 4 * self.MIB)
+
+    def test_a_driver_that_refuses(self):
+        for symbol in ('cuMemMap', 'cuMemUnmap', 'cuMemSetAccess', 'cuMemcpyDtoDAsync_v2'):
+            for n in some(range(1, 9)):
+                self.pressure('room', dict(TIGHT, SIM_SCHED='eager', SIM_FAIL='%s:%d:2' % (symbol, n)))
+
+    def test_without_moving_memory(self):
+        for settings in ({}, dict(PAGE, ALLOGRAFT_FREE='sync')):
+            out, pressure = self.pressure('room', settings)
+            self.assertEqual((out.splitlines()[0], pressure['moves']), ('device: 0' if settings else 'device: 3', 0))
+
+
 class Threads(Case):
     def test_threads(self):
         self.same([COMMAND, 'threads'], VARIANTS, seeds=SEEDS)

@@ -15,7 +15,7 @@ from ._library import (HOST, AllograftError, Capturing, DriverError, InvalidArgu
 from .graphs import Graph, graph, graph_pool_handle, shared_capture_stream, shared_graph_pool
 from .iterations import Action, FullIterationGraph, Stage, StaticBufferLoader
 from .memory import (Support, advise_accessed_by, advise_module, advise_preferred_location, bytes_of_module,
-                     managed_alloc, managed_free, managed_support, prefetch_module, prefetch_tensor,
+                     managed_alloc, managed_free, managed_support, memory_place, prefetch_module, prefetch_tensor,
                      unified_mempool)
 from .statistics import dump, mark, stats
 from .transfer import Field, RingProperties, RingRecord, TransferRing
@@ -28,5 +28,5 @@ __all__ = [
     "StaticBufferLoader", "Support", "TransferRing", "Unsupported", "WrongState", "advise_accessed_by",
     "advise_module", "advise_preferred_location", "bytes_of_module", "dump", "graph", "graph_pool_handle",
     "is_loaded", "is_preloaded", "library_path", "managed_alloc", "managed_free", "managed_support", "mark",
-    "prefetch_module", "prefetch_tensor", "shared_capture_stream", "shared_graph_pool", "stats", "unified_mempool",
+    "memory_place", "prefetch_module", "prefetch_tensor", "shared_capture_stream", "shared_graph_pool", "stats", "unified_mempool",
 ]

@@ -187,6 +187,7 @@ FUNCTIONS: list[tuple[str, list[Any]]] = [
     ("ring_pin", [_HANDLE, c_void_p, c_size_t]),
     ("ring_copy", [_HANDLE, c_uint, c_void_p, c_void_p, c_size_t]),
     ("ring_stream", [_HANDLE, POINTER(c_void_p)]),
+    ("memory_place", [c_void_p, c_size_t, c_int]),
 ]
 
 

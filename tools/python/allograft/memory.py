@@ -186,6 +186,26 @@ def advise_accessed_by(tensor: Any, device: Any) -> int:
     return _of_one("advise_accessed_by", tensor, device_number(device))
 
 
+_PLACES = ("auto", "device", "host")
+
+
+def memory_place(tensor: Any, place: str) -> int:
+    """From now on the tensor's memory lies on its "device", on the "host", where the device reads and writes it over the
+    bus, or where its use suggests ("auto"), until its block is freed. For memory that can move: of cudaMalloc, 1 MiB or
+    more, under ALLOGRAFT_OOM=page; pieces of ALLOGRAFT_PAGE_PIECE move as a whole, and addresses stay. Returns the
+    tensor's bytes.
+
+    It is moved at once if no work is on the device within 50 ms, else before a later launch. Unsupported for other
+    memory, and for what a graph's copy, SYNC_MEMOPS or a handle holds where it is."""
+    if place not in _PLACES:
+        raise error(INVALID, "memory_place: place %r: one of %s" % (place, ", ".join(_PLACES)))
+    extent = extent_of(tensor)
+    if tensor is None or extent.bytes == 0:
+        return 0
+    _library.call("memory_place", extent.address, extent.bytes, _PLACES.index(place))
+    return extent.bytes
+
+
 # ---- modules ----
 
 def _tensors_of(module: Any, include_buffers: bool) -> Iterable[Any]:
@@ -232,5 +252,5 @@ def bytes_of_module(module: Any, *, include_buffers: bool = False) -> int:
 
 
 __all__ = ["Support", "advise_accessed_by", "advise_module", "advise_preferred_location", "bytes_of_module",
-           "managed_alloc", "managed_free", "managed_support", "prefetch_module", "prefetch_tensor",
+           "managed_alloc", "managed_free", "managed_support", "memory_place", "prefetch_module", "prefetch_tensor",
            "unified_mempool"]
