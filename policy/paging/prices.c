@@ -3,8 +3,8 @@
 
 #include <stdatomic.h>
 
-#define USUAL     180u /* of an H100 by PCIe 5 */
-#define MOST      300u /* a use more in place costs less than to think that moving is never worth it */
+#define USUAL     180u                /* of an H100 by PCIe 5 */
+#define MOST      300u                /* a use more in place costs less than never to move */
 #define WIN       2u                  /* per cent */
 #define REMEMBERS ((uint64_t)1 << 30) /* bytes; what was before them counts half, and so on */
 

@@ -145,7 +145,8 @@ static void want(struct ag_movable *range, struct ag_piece *piece)
         mover.wanted[mover.n_wanted++] = (struct ag_move){range, piece, NULL};
 }
 
-/* The pieces of a block from an address on: is some of them to come? `collects`: they are wanted. */
+/* The pieces of a block from an address on: is some of them to come? `collects`: they are wanted.
+ */
 static bool use_block(const struct ag_name *name, uint64_t launch, bool collects)
 {
     struct ag_movable *range = ag_range_at(name->address);

@@ -2,11 +2,12 @@
  * it: cuMemAllocHost, cuMemHostAlloc and cuMemFreeHost without the driver, which pins and unpins
  * pages for a fifth of a millisecond and more each time.
  *
- * A native cuMemFreeHost waits for all work of the memory's context, and of no other. So does a free
- * that keeps its block under `cache`, since a program may read other pinned memory next: by an
- * event, or by nothing at all where nothing was submitted since the last wait. Under `fast` it does not wait, and the block
- * is handed out once its work is done. Natively an allocation waits for nothing: so none of ours
- * waits, but some microseconds, or gives anything back, but one that would fail. */
+ * A native cuMemFreeHost waits for all work of the memory's context, and of no other. So does a
+ * free that keeps its block under `cache`, since a program may read other pinned memory next: by an
+ * event, or by nothing at all where nothing was submitted since the last wait. Under `fast` it does
+ * not wait, and the block is handed out once its work is done. Natively an allocation waits for
+ * nothing: so none of ours waits, but some microseconds, or gives anything back, but one that would
+ * fail. */
 #ifndef AG_PINNED_H
 #define AG_PINNED_H
 

@@ -12,8 +12,9 @@ bool ag_pinned_ready_finds_nothing(struct ag_context *context);
 /* Does the context have an error that stays? */
 bool ag_pinned_ready_has_error(struct ag_context *context);
 /* A BUSY block of `owner` is freed, with `context` current, or NULL. All work of `owner` so far is
- * done when this returns, or, unless `wait`, is recorded in the block's event. False: the driver has
- * to free it, since a capture is open or a context has an error, which its free answers with. */
+ * done when this returns, or, unless `wait`, is recorded in the block's event. False: the driver
+ * has to free it, since a capture is open or a context has an error, which its free answers with.
+ */
 bool ag_pinned_ready_order(struct ag_pinned_block *block, struct ag_context *owner,
                            struct ag_context *context, bool wait);
 /* Is all that was recorded done? Of a BUSY block of the current context. False also where nobody

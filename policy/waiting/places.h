@@ -48,8 +48,8 @@ void ag_place_early(uint64_t place, uint64_t ns); /* or before that, after this 
 
 /* It was too short to sleep in, and so will the next one be. */
 void ag_place_forget(uint64_t place);
-/* There was nothing to wait for. AG_PLACE_IDLE of these in a row, and the place is forgotten: to find
- * that out costs as much as the driver's own wait. */
+/* There was nothing to wait for. AG_PLACE_IDLE of these in a row, and the place is forgotten: to
+ * find that out costs as much as the driver's own wait. */
 void ag_place_idle(uint64_t place);
 
 #endif

@@ -250,8 +250,8 @@ static int bytes(const char *what)
     return 0;
 }
 
-/* The code of a kernel is on the device, and whatever the first use of a call makes is made: that may
- * wait for the work before it. */
+/* The code of a kernel is on the device, and whatever the first use of a call makes is made: that
+ * may wait for the work before it. */
 static void warm_up(const std::vector<uint4 *> &all, unsigned *flag, char *pinned,
                     cudaStream_t stream)
 {

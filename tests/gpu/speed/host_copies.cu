@@ -170,8 +170,8 @@ static void calls_of(const std::vector<size_t> &sizes)
                    1e6 * median_s(way, plain, bytes, false));
 }
 
-/* Sixteen sources, each of which is the program's again when its call is back; `between` bytes are a
- * small copy after each, as biases follow weights. */
+/* Sixteen sources, each of which is the program's again when its call is back; `between` bytes are
+ * a small copy after each, as biases follow weights. */
 static double row_rate(unsigned char *host, size_t bytes, size_t between, cudaStream_t stream)
 {
     enum { ROW = 16 };

@@ -106,8 +106,8 @@ static void idle(uint64_t at, unsigned times)
         ag_place_idle(at);
 }
 
-/* Where there is nothing to wait for, time after time, nothing is foreseen; now and then is nothing.
- */
+/* Where there is nothing to wait for, time after time, nothing is foreseen; now and then is
+ * nothing. */
 static void is_idle(void)
 {
     uint64_t at = place(5);
