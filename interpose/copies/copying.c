@@ -41,6 +41,7 @@
 #define SLOTS_NS        12000000u /* what a ring takes to make, with its threads (H100) */
 #define END_WAIT_NS     1000000000u
 #define SHORT_NS        30000u /* less than the upload before, the crew's, has saved */
+#define LONGEST_REST    255u
 
 static struct {
     size_t least;      /* bytes that a copy must have */
@@ -52,6 +53,7 @@ static struct {
     /* Until then the caller is the only one that has a processor; any thread's to read. */
     _Atomic uint64_t alone_until_ns;
     _Atomic(CUstream) left_on; /* with an upload that may be unfinished; likewise */
+    uint32_t rest, next_rest;  /* uploads after which nobody waits for them now */
     struct ag_worth_table worth;
 } self; /* but for the settings, the claimer's */
 
@@ -216,7 +218,7 @@ static bool are_slots_free(struct ag_slots *slots, const struct attempt *attempt
  * where any copy on an idle stream does. A native call of 4 MiB or more would have waited for as
  * much (R1025); for a smaller one the wait is part of the copy's time, which the bus is taking.
  * Other work that soon ends, like a small copy of the driver's, is waited for as well; where it
- * does not, no later copy waits here until the crew has made one again. */
+ * does not, no later copy waits here until the crew has made one again, or more of them. */
 static bool comes_to_rest(struct ag_slots *slots, const struct attempt *attempt)
 {
     CUstream stream = attempt->transfer.stream;
@@ -230,9 +232,24 @@ static bool comes_to_rest(struct ag_slots *slots, const struct attempt *attempt)
                ag_wait_for_device_until(&wait, until))
             ;
     }
-    if (result != CUDA_SUCCESS)
-        atomic_store_explicit(&self.left_on, NULL, memory_order_relaxed);
-    return result == CUDA_SUCCESS;
+    if (result == CUDA_SUCCESS) {
+        self.next_rest = 0;
+        return true;
+    }
+    atomic_store_explicit(&self.left_on, NULL, memory_order_relaxed);
+    self.next_rest = self.next_rest < LONGEST_REST ? 2 * self.next_rest + 1 : LONGEST_REST;
+    self.rest = self.next_rest;
+    return false;
+}
+
+/* The next upload may wait for this one, unless such waits have been in vain of late: where kernels
+ * come between uploads, they gain nothing. */
+static void note_upload(CUstream stream)
+{
+    if (self.rest)
+        self.rest--;
+    else
+        atomic_store_explicit(&self.left_on, stream, memory_order_relaxed);
 }
 
 /* Two for each thread, so that none has to wait long for the last; all slots in turns, where tests
@@ -290,7 +307,7 @@ static bool copy_claimed(struct attempt *attempt)
     slots->thread = attempt->thread;
     attempt->copying->result = ag_transfer_run(&attempt->transfer, slots);
     if (!attempt->transfer.waits && !what->to_host)
-        atomic_store_explicit(&self.left_on, slots->stream, memory_order_relaxed);
+        note_upload(slots->stream);
     if (attempt->copying->result == CUDA_SUCCESS)
         ag_worth_took(&self.worth, what->to_host, bytes, true, ag_clock_ns() - from_ns);
     ag_stats_add(AG_STAT_COPIES_CREW, 1);
