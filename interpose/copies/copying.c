@@ -42,6 +42,7 @@
 #define END_WAIT_NS     1000000000u
 #define SHORT_NS        30000u /* less than the upload before, the crew's, has saved */
 #define LONGEST_REST    255u
+#define UNWAITED_BYTES  ((size_t)2 << 20) /* of an upload that natively waits for no work (H100) */
 
 static struct {
     size_t least;      /* bytes that a copy must have */
@@ -117,6 +118,7 @@ struct attempt {
     struct ag_transfer transfer;
     const struct ag_context *context;
     int thread;     /* where the stream is the thread's own; else 0 */
+    CUevent begun;  /* the copy returns once this is done; or NULL */
     bool is_queued; /* the stream has work, of which it is not known yet whose it is */
 };
 
@@ -127,8 +129,8 @@ static bool others_may_submit(void)
 }
 
 /* Waits for the stream where the call would. False: the copy is the driver's, or an error is. An
- * asynchronous upload after unfinished work is the driver's, too: it waits for that work from some
- * size on, and a program may have come to need it (R1002, R1025); but not if the work may be
+ * asynchronous upload after unfinished work is the driver's, too: one of more than 2 MiB waits for
+ * that work, and a program may have come to need it (R1002, R1025); but not if the work may be
  * earlier copies of ours alone, for which comes_to_rest() waits. */
 static bool await_stream(struct attempt *attempt)
 {
@@ -215,8 +217,8 @@ static bool are_slots_free(struct ag_slots *slots, const struct attempt *attempt
 /* Is what is unfinished on the stream copies of ours, and next to nothing else? They go on as fast
  * as the bus, and end by themselves. Nobody counts what the program has submitted after them; but
  * if the stream is idle once they are done, nothing is left of that either, and this copy stands
- * where any copy on an idle stream does. A native call of 4 MiB or more would have waited for as
- * much (R1025); for a smaller one the wait is part of the copy's time, which the bus is taking.
+ * where any copy on an idle stream does. A native call waits here as well: the driver has two
+ * pieces of 1 MiB at most under way on a stream (H100).
  * Other work that soon ends, like a small copy of the driver's, is waited for as well; where it
  * does not, no later copy waits here until the crew has made one again, or more of them. */
 static bool comes_to_rest(struct ag_slots *slots, const struct attempt *attempt)
@@ -285,6 +287,19 @@ static enum ag_worth weigh(struct attempt *attempt, struct ag_slots *slots, size
     return worth;
 }
 
+/* Natively the call of a larger upload returns once the work before it is done, on whatever stream.
+ * The query of a blocking stream does not tell of the legacy one's, for which the copy waits on the
+ * device; but then its first piece has not arrived. */
+static void see_whether_begun(struct attempt *attempt, struct ag_slots *slots, size_t bytes)
+{
+    uint64_t first = slots->used - attempt->transfer.pieces;
+
+    if (bytes <= UNWAITED_BYTES || slots->finished > first)
+        return;
+    if (ag_slots_look(slots) == CUDA_ERROR_NOT_READY && slots->finished <= first)
+        attempt->begun = ag_slots_event(slots, first);
+}
+
 /* True: the copy was made. */
 static bool copy_claimed(struct attempt *attempt)
 {
@@ -306,8 +321,10 @@ static bool copy_claimed(struct attempt *attempt)
     slots->stream = attempt->transfer.stream;
     slots->thread = attempt->thread;
     attempt->copying->result = ag_transfer_run(&attempt->transfer, slots);
-    if (!attempt->transfer.waits && !what->to_host)
+    if (attempt->copying->result == CUDA_SUCCESS && !attempt->transfer.waits && !what->to_host) {
         note_upload(slots->stream);
+        see_whether_begun(attempt, slots, bytes);
+    }
     if (attempt->copying->result == CUDA_SUCCESS)
         ag_worth_took(&self.worth, what->to_host, bytes, true, ag_clock_ns() - from_ns);
     ag_stats_add(AG_STAT_COPIES_CREW, 1);
@@ -348,6 +365,10 @@ static bool try_copy(struct attempt *attempt)
     copied = copy_undisturbed(attempt);
     ag_capture_restore(mode);
     ag_entry_depth = depth;
+    /* Nothing is claimed any more: this ends when the program's work does, as in await_stream().
+     * Once the slot is another copy's, this one is done. */
+    if (attempt->begun)
+        attempt->copying->result = ag_cu.cuEventSynchronize(attempt->begun);
     return copied;
 }
 

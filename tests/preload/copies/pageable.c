@@ -579,6 +579,34 @@ static void behind_large(void)
     OK(cuCtxSynchronize());
 }
 
+/* A blocking stream that has no work waits for the legacy one all the same, and so does a call of
+ * which more is under way than the driver has room for. */
+static void legacy(void)
+{
+    enum { N = 1000 };
+    size_t most = 4 * MIB;
+    unsigned char *host = malloc(most);
+    CUdeviceptr device, words;
+    CUevent filled;
+
+    OK(cuEventCreate(&filled, CU_EVENT_DISABLE_TIMING));
+    OK(cuMemAlloc(&device, most));
+    OK(cuMemAlloc(&words, N * sizeof(uint32_t)));
+    fill(host, most, 1);
+    for (size_t bytes = 2 * MIB; bytes <= most; bytes += MIB) {
+        launch_fill(NULL, words, N, 7);
+        OK(cuEventRecord(filled, NULL));
+        SAY_CODE("idle beside the legacy stream", cuStreamQuery(blocking));
+        OK(cuMemcpyHtoDAsync(device, host, bytes, blocking));
+        say("%zu MiB: the legacy stream's work is %s", bytes / MIB,
+            cuEventQuery(filled) == CUDA_SUCCESS ? "done" : "not done");
+        OK(cuCtxSynchronize());
+        memset(host, 0, bytes);
+        OK(cuMemcpyDtoH(host, device, bytes));
+        say("%zu wrong", wrong(host, bytes, 1));
+    }
+}
+
 static void forks(void)
 {
     unsigned char host[PAGE];
@@ -694,6 +722,7 @@ static const struct {
     {"row", row},
     {"kernels", row_with_kernels},
     {"large", behind_large},
+    {"legacy", legacy},
 };
 
 int main(int argc, char **argv)

@@ -1,6 +1,7 @@
 # Pageable memory that threads of ours copy: the same bytes, and each call returns when it may.
 
 import mmap
+import re
 import unittest
 
 from harness import SEEDS, Case, main, preloaded, program
@@ -83,6 +84,16 @@ class Pageable(Case):
         # The last variant is a ring that has room for all of these uploads at once.
         variants = VARIANTS + [dict(SMALLEST, ALLOGRAFT_COPY_FROM='1000000')]
         self.same([program('preload_pageable'), 'large'], variants=variants, settings={'SIM_SCHED': 'lazy'})
+
+    @unittest.skipUnless(REACHES, 'an older kernel')
+    def test_one_after_the_legacy_streams_work_waits_for_it(self):
+        # As on an H100: of more than 2 MiB. The simulated device does nothing before somebody waits for it.
+        result = preloaded([program('preload_pageable'), 'legacy'],
+                           dict(SMALLEST, ALLOGRAFT_COPY_FROM='2MiB', SIM_SCHED='lazy'))
+        self.assertEqual(result.report()['copies']['crew'], 6)
+        self.assertEqual(re.findall('MiB: (.*)', result.out), ["the legacy stream's work is " + state
+                                                               for state in ('not done', 'done', 'done')])
+        self.assertEqual(re.findall('(.*) wrong', result.out), 3 * ['0'])
 
     def test_a_forked_child(self):
         results = self.same([program('preload_pageable'), 'forks'], variants=VARIANTS, quiet=False)
