@@ -3,6 +3,7 @@
 #include "graph/replayer.h"
 #include "interpose/api/api.h"
 #include "interpose/core/driver/driver.h"
+#include "interpose/core/report/trace/trace.h"
 #include "interpose/hooks/entry.h"
 #include "interpose/hooks/entry_waits.h"
 #include "policy/alloc/alloc.h"
@@ -123,19 +124,28 @@ static CUresult free_pinned(void *p)
     return ag_held_free_end(&held, ag_pinned_free(p));
 }
 
+static CUresult told_free(uint64_t began, const void *p, const void *caller, CUresult result)
+{
+    if (result == CUDA_SUCCESS && p)
+        ag_trace_pinned(began, true, p, 0, caller);
+    return result;
+}
+
 /* It waits for all work, so the hook is left before, as in WAITS of made/kinds.c.in. */
 AG_ENTRY CUresult cuMemFreeHost(void *p)
 {
+    const void *caller = __builtin_return_address(0);
+    uint64_t began = ag_trace_began();
     struct ag_held_free held;
 
     AG_ENTER(cuMemFreeHost, p);
     AG_TIMES_WAIT(AG_WAIT_FREE, cuMemFreeHost);
     if (AG_UNLIKELY(ag_pinned_on))
-        return ag_entry_leave(free_pinned(p));
+        return ag_entry_leave(told_free(began, p, caller, free_pinned(p)));
     ag_watch_work(CU_STREAM_PER_THREAD, true); /* of whatever stream */
     ag_held_free_begin(&held, (uintptr_t)p);
     (void)ag_entry_leave(CUDA_SUCCESS);
-    return ag_held_free_end(&held, ag_cu.cuMemFreeHost(p));
+    return told_free(began, p, caller, ag_held_free_end(&held, ag_cu.cuMemFreeHost(p)));
 }
 
 AG_ENTRY CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *ret_p, void *p, unsigned int flags)

@@ -5,6 +5,7 @@
 
 #include "graph/record/op.h"
 #include "interpose/core/driver/driver.h"
+#include "interpose/core/report/trace/trace.h"
 #include "interpose/core/settings/caller.h"
 #include "interpose/hooks/entry.h"
 #include "interpose/hooks/entry_graph.h"
@@ -65,39 +66,48 @@ static CUresult new_managed(CUresult result, const CUdeviceptr *p, size_t bytes,
     return result;
 }
 
-static CUresult given_host(CUresult result, void **p, size_t bytes)
+/* Since `began`. */
+static CUresult given_host(CUresult result, void **p, size_t bytes, uint64_t began,
+                           const void *caller)
 {
+    if (result == CUDA_SUCCESS && bytes)
+        ag_trace_pinned(began, false, *p, bytes, caller);
     return ag_held_given_host(result, p, bytes);
 }
 
-static CUresult given_managed(CUresult result, CUdeviceptr *p, size_t bytes)
+static CUresult given_managed(CUresult result, CUdeviceptr *p, size_t bytes, uint64_t began,
+                              const void *caller)
 {
+    (void)began, (void)caller;
     return ag_held_given(result, AG_HELD_MANAGED, p, bytes);
 }
 
 /* The driver's call, made again where pinned memory that was kept can make room for it. */
-#define GIVEN_ROOM(result, symbol, ...)     \
-    do {                                    \
-        result = ag_cu.symbol(__VA_ARGS__); \
-    } while (AG_UNLIKELY(result == CUDA_ERROR_OUT_OF_MEMORY) && ag_pinned_relieve())
+#define GIVEN_NEW(kind, how, symbol, ...)                                                 \
+    do {                                                                                  \
+        do {                                                                              \
+            result = ag_cu.symbol(__VA_ARGS__);                                           \
+        } while (AG_UNLIKELY(result == CUDA_ERROR_OUT_OF_MEMORY) && ag_pinned_relieve()); \
+        result = new_##kind(result, p, bytes, how);                                       \
+    } while (0)
 
 /* Hooks of calls that take memory `p` of `bytes`, which a rule may fail. `kind`: of the memory, in
  * the names of the functions above. */
+#define CALLER __builtin_return_address(0)
 #define TAKES(call, kind, how, symbol, parameters, ...)                       \
     AG_ENTRY CUresult symbol parameters                                       \
     {                                                                         \
+        uint64_t began = ag_trace_began();                                    \
         CUresult result = CUDA_SUCCESS;                                       \
                                                                               \
         AG_ENTER(symbol, __VA_ARGS__);                                        \
         if (p && bytes)                                                       \
-            result = ag_inject(call, bytes, -1, __builtin_return_address(0)); \
+            result = ag_inject(call, bytes, -1, CALLER);                      \
         if (result == CUDA_SUCCESS)                                           \
-            note_##kind(__builtin_return_address(0), bytes);                  \
-        if (result == CUDA_SUCCESS && !kept_##kind(p, bytes, how)) {          \
-            GIVEN_ROOM(result, symbol, __VA_ARGS__);                          \
-            result = new_##kind(result, p, bytes, how);                       \
-        }                                                                     \
-        return ag_entry_leave(given_##kind(result, p, bytes));                \
+            note_##kind(CALLER, bytes);                                       \
+        if (result == CUDA_SUCCESS && !kept_##kind(p, bytes, how))            \
+            GIVEN_NEW(kind, how, symbol, __VA_ARGS__);                        \
+        return ag_entry_leave(given_##kind(result, p, bytes, began, CALLER)); \
     }
 
 #define DRIVERS (~0u) /* memory that is never kept */

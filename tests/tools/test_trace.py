@@ -227,6 +227,19 @@ class Trace(CommandTest):
         self.assertEqual(len([e for e in events if e["name"] == "thread_name"]), 64)
         self.assertEqual(len({e["tid"] for e in events if e["ph"] == "X"}), 200)
 
+    def test_pinned_memory(self):
+        path = self.file(header() + NAMES + event(41, 1200, 20, 0x8000, 4096, caller=0x7123, module=3, device=-1) +
+                         event(42, 1300, 10, 0x8000, device=-1) + event(END, 4100, code=1))
+        lines = [re.sub(" +", " ", line.strip()) for line in self.good(path).splitlines()]
+        for line in ("allocations of pinned memory 1", "frees of pinned memory 1", "pinned: 4.00 KiB, in calls of 300 ns"):
+            self.assertIn(line, lines)
+        events = self.perfetto(path)["traceEvents"]
+        self.assertEqual([e["args"]["name"] for e in events if e["name"] == "thread_name"], ["pinned memory (thread 78)"])
+        given, freed = [e for e in events if e["ph"] == "X"]
+        self.assertEqual((given["name"], given["ts"], given["args"]),
+                         ("allocate", 2.0, {"address": "0x8000", "bytes": 4096, "caller": "libx.so+0x123"}))
+        self.assertEqual((freed["name"], freed["dur"], freed["args"]["address"]), ("free", 0.1, "0x8000"))
+
     def test_summary_of_the_control_api(self):
         lines = [re.sub(" +", " ", line.strip()) for line in self.good(self.api()).splitlines()]
         for line in ("transfers of the control API 1", "graphs captured by the control API 2",

@@ -26,12 +26,13 @@ void trace_json_string(FILE *out, const char *text)
 
 /* Tracks of their own beside each thread's. A thread's calls nest, so its slices do on every
  * track. */
-enum track { TRACK_THREAD, TRACK_TRANSFERS, TRACK_GRAPHS, TRACK_MANAGED, N_TRACKS };
+enum track { TRACK_THREAD, TRACK_TRANSFERS, TRACK_GRAPHS, TRACK_MANAGED, TRACK_PINNED, N_TRACKS };
 
 static const char *const track_names[N_TRACKS] = {
     [TRACK_TRANSFERS] = "transfers",
     [TRACK_GRAPHS] = "captures and replays",
     [TRACK_MANAGED] = "managed memory",
+    [TRACK_PINNED] = "pinned memory",
 };
 
 #define THREAD_BITS 22u /* Linux has no larger numbers of threads */
@@ -123,6 +124,9 @@ static enum track track_of_kind(unsigned kind)
     case AG_TRACE_MANAGED_FREE:
     case AG_TRACE_PREFETCH:
         return TRACK_MANAGED;
+    case AG_TRACE_PINNED_ALLOC:
+    case AG_TRACE_PINNED_FREE:
+        return TRACK_PINNED;
     default:
         return TRACK_THREAD;
     }
@@ -169,6 +173,21 @@ static void write_replay(struct writer *w, const struct trace_event *event)
             (unsigned long long)event->size, (unsigned long long)event->stream);
     if (event->kind == AG_TRACE_REPLAY)
         fprintf(w->out, ",\"nodes updated\":%llu", (unsigned long long)event->address);
+    fputs("}}", w->out);
+}
+
+static void write_pinned(struct writer *w, const struct trace_event *event)
+{
+    const bool freed = event->kind == AG_TRACE_PINNED_FREE;
+    char site[512];
+
+    write_slice_on(w, TRACK_PINNED, "pinned", freed ? "free" : "allocate", event);
+    fprintf(w->out, ",\"args\":{\"address\":\"0x%llx\"", (unsigned long long)event->address);
+    if (!freed)
+        fprintf(w->out, ",\"bytes\":%llu", (unsigned long long)event->size);
+    fputs(",\"caller\":", w->out);
+    trace_json_string(w->out,
+                      trace_site_name(w->trace, event->module, event->caller, site, sizeof(site)));
     fputs("}}", w->out);
 }
 
@@ -235,6 +254,10 @@ static void write_one(const struct trace_state *state, void *data)
         break;
     case AG_TRACE_WAIT:
         write_wait(w, event);
+        break;
+    case AG_TRACE_PINNED_ALLOC:
+    case AG_TRACE_PINNED_FREE:
+        write_pinned(w, event);
         break;
     case AG_TRACE_FLUSH:
         write_instant(w, "graph", "flush", trace_text(w->trace, AG_TRACE_TEXT_FLUSH, event->code),

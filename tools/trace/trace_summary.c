@@ -35,6 +35,8 @@ static const struct {
     {AG_TRACE_PREFETCH, "prefetches of managed memory"},
     {AG_TRACE_MARK, "marks"},
     {AG_TRACE_WAIT, "waits for the device"},
+    {AG_TRACE_PINNED_ALLOC, "allocations of pinned memory"},
+    {AG_TRACE_PINNED_FREE, "frees of pinned memory"},
 };
 
 struct sums {
@@ -46,6 +48,7 @@ struct sums {
     uint64_t peak_of_report;          /* without the program's own pools, as reports have it */
     uint64_t transferred, prefetched; /* bytes */
     uint64_t waited_ns;
+    uint64_t pinned, pinned_ns; /* bytes; of allocations and frees */
 };
 
 static void sum_up(const struct trace_state *state, void *data)
@@ -83,6 +86,11 @@ static void sum_up(const struct trace_state *state, void *data)
         break;
     case AG_TRACE_WAIT:
         sums->waited_ns += event->duration_ns;
+        break;
+    case AG_TRACE_PINNED_ALLOC:
+    case AG_TRACE_PINNED_FREE:
+        sums->pinned += event->size;
+        sums->pinned_ns += event->duration_ns;
         break;
     default:
         break;
@@ -210,6 +218,10 @@ static void write_other_sums(const struct trace *trace, const struct sums *sums,
     if (n[AG_TRACE_WAIT])
         fprintf(out, "  waited for the device: %s\n",
                 ag_text_duration(time, sizeof(time), (double)sums->waited_ns));
+    if (n[AG_TRACE_PINNED_ALLOC] || n[AG_TRACE_PINNED_FREE])
+        fprintf(out, "  pinned: %s, in calls of %s\n",
+                ag_text_size(bytes, sizeof(bytes), sums->pinned),
+                ag_text_duration(time, sizeof(time), (double)sums->pinned_ns));
 }
 
 static void write_reasons(const struct trace *trace, const struct sums *sums, bool steps, FILE *out)

@@ -241,6 +241,19 @@ class Traces(Case):
                 trace = Trace(self.path())
                 self.assertEqual(([e.size for e in trace.events], trace.ends), (sizes, ends))
 
+    def test_pinned_memory(self):
+        """Also what the driver has no part in."""
+        for host in ('native', 'cache', 'fast'):
+            result = self.result('cold', '3', settings={'ALLOGRAFT_HOST': host}, command=program('preload_pinned'))
+            self.assertEqual((result.status, result.err), (0, ''))
+            trace = Trace(self.path())
+            given, freed = trace.of('PINNED_ALLOC'), trace.of('PINNED_FREE')
+            self.assertEqual([e.size for e in given], [4096 << k for k in range(8)] * 3)
+            self.assertEqual([e.address for e in freed], [e.address for e in given])
+            for event in given + freed:
+                self.assertEqual(trace.texts[MODULE, event.module], os.path.realpath(program('preload_pinned')))
+            self.command()
+
     def test_same(self):
         native = run([TRACES, 'events'])
         for name in ('a.trace', 'b.%n.%r.%h.trace'):

@@ -63,6 +63,19 @@ static inline void ag_trace_prefetch(uint64_t began, uint64_t address, uint64_t 
                                                          .stream = (uintptr_t)stream});
 }
 
+/* Pinned memory was given or freed, by `caller`. */
+static inline void ag_trace_pinned(uint64_t began, bool freed, const void *address, uint64_t bytes,
+                                   const void *caller)
+{
+    if (ag_trace_on())
+        ag_trace_add_call(began, (struct ag_trace_event){.kind = freed ? AG_TRACE_PINNED_FREE
+                                                                       : AG_TRACE_PINNED_ALLOC,
+                                                         .device = AG_TRACE_NO_DEVICE,
+                                                         .address = (uintptr_t)address,
+                                                         .size = bytes,
+                                                         .caller = (uintptr_t)caller});
+}
+
 /* --- for the writer --- */
 
 /* A text that events refer to. Never changed or freed once it can be seen. */

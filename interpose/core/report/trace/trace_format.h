@@ -76,6 +76,9 @@ enum ag_trace_kind {
                           address, size */
     AG_TRACE_MARK = 32, /* the program or a tool says so; code: its text */
     AG_TRACE_WAIT = 40, /* the host waited in a call; code: the text of its name */
+    /* Pinned memory of cudaMallocHost and cudaHostAlloc: address, size. caller, module as above. */
+    AG_TRACE_PINNED_ALLOC,
+    AG_TRACE_PINNED_FREE, /* the same, freed; size 0 */
     /* The file's own. */
     AG_TRACE_TEXT =
         48, /* code: what for (ag_trace_text); address: number; size: bytes, in the units that
