@@ -363,12 +363,12 @@ static bool try_copy(struct attempt *attempt)
     ag_entry_depth = 1;
     mode = ag_capture_relax();
     copied = copy_undisturbed(attempt);
-    ag_capture_restore(mode);
     ag_entry_depth = depth;
     /* Nothing is claimed any more: this ends when the program's work does, as in await_stream().
-     * Once the slot is another copy's, this one is done. */
+     * Once the slot is another copy's, this one is done. A capture of another thread goes on. */
     if (attempt->begun)
         attempt->copying->result = ag_cu.cuEventSynchronize(attempt->begun);
+    ag_capture_restore(mode);
     return copied;
 }
 
