@@ -5,6 +5,7 @@
 #include "interpose/core/base/log.h"
 #include "interpose/core/driver/driver.h"
 #include "interpose/core/report/stats.h"
+#include "interpose/core/report/trace/trace.h"
 #include "policy/contexts/context.h"
 #include "policy/order/capture.h"
 #include "policy/order/fence.h"
@@ -155,9 +156,37 @@ static void note_times(uint64_t bytes, uint64_t copy_ns, uint64_t map_ns)
     ag_prices_note(bytes, copy_ns, map_ns);
 }
 
+/* Tells of those that came, or went, since `began`. */
+static void trace_one_way(uint64_t began, const struct ag_move *moves, unsigned n, bool came)
+{
+    struct ag_trace_event event = {.kind = AG_TRACE_PIECES, .device = AG_TRACE_NO_DEVICE};
+
+    for (unsigned i = 0; i < n; i++) {
+        const struct ag_handle *is = moves[i].piece->handle;
+
+        if (moves[i].to || is->on_device != came)
+            continue;
+        if (came)
+            event.device = (int16_t)is->device->ordinal;
+        event.size += is->size;
+        event.code++;
+    }
+    if (event.code)
+        ag_trace_add_call(began, event);
+}
+
+static void trace_moves(uint64_t began, const struct ag_move *moves, unsigned n)
+{
+    if (!ag_trace_on())
+        return;
+    trace_one_way(began, moves, n, true);
+    trace_one_way(began, moves, n, false);
+}
+
 unsigned ag_move_pieces(struct ag_context *context, struct ag_move *moves, unsigned n)
 {
     uint64_t began, copied, bytes = bytes_of_a_way(moves, n);
+    uint64_t trace_began = ag_trace_began();
     unsigned moved = 0;
 
     /* Memory has an alias for good: what that takes is no part of the price. */
@@ -171,5 +200,6 @@ unsigned ag_move_pieces(struct ag_context *context, struct ag_move *moves, unsig
     for (unsigned i = 0; i < n; i++)
         moved += remap(&moves[i]);
     note_times(bytes, copied - began, ag_clock_ns() - copied);
+    trace_moves(trace_began, moves, n);
     return moved;
 }

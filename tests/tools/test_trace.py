@@ -240,6 +240,18 @@ class Trace(CommandTest):
                          ("allocate", 2.0, {"address": "0x8000", "bytes": 4096, "caller": "libx.so+0x123"}))
         self.assertEqual((freed["name"], freed["dur"], freed["args"]["address"]), ("free", 0.1, "0x8000"))
 
+    def test_pieces_that_moved(self):
+        path = self.file(header() + NAMES + event(43, 1200, 20, size=8192, device=1, code=2) +
+                         event(43, 1200, 20, size=4096, device=-1, code=1) + event(END, 4100, code=1))
+        lines = [re.sub(" +", " ", line.strip()) for line in self.good(path).splitlines()]
+        for line in ("moves of pieces, each way 2", "moved to the device: 8.00 KiB, to the host: 4.00 KiB"):
+            self.assertIn(line, lines)
+        events = self.perfetto(path)["traceEvents"]
+        self.assertEqual([e["args"]["name"] for e in events if e["name"] == "thread_name"], ["bus (thread 78)"])
+        self.assertEqual([(e["name"], e["dur"], e["args"]) for e in events if e["ph"] == "X"],
+                         [("to device 1", 0.2, {"bytes": 8192, "pieces": 2}),
+                          ("to the host", 0.2, {"bytes": 4096, "pieces": 1})])
+
     def test_summary_of_the_control_api(self):
         lines = [re.sub(" +", " ", line.strip()) for line in self.good(self.api()).splitlines()]
         for line in ("transfers of the control API 1", "graphs captured by the control API 2",

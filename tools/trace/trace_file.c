@@ -82,7 +82,7 @@ static bool is_event(unsigned kind)
     return (kind >= AG_TRACE_ALLOC && kind <= AG_TRACE_STACK) ||
            (kind >= AG_TRACE_REPLAY && kind <= AG_TRACE_BUILD) ||
            (kind >= AG_TRACE_TRANSFER && kind <= AG_TRACE_PREFETCH) || kind == AG_TRACE_MARK ||
-           (kind >= AG_TRACE_WAIT && kind <= AG_TRACE_PINNED_FREE);
+           (kind >= AG_TRACE_WAIT && kind <= AG_TRACE_PIECES);
 }
 
 static bool is_alloc(unsigned kind)

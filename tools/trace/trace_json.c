@@ -26,13 +26,22 @@ void trace_json_string(FILE *out, const char *text)
 
 /* Tracks of their own beside each thread's. A thread's calls nest, so its slices do on every
  * track. */
-enum track { TRACK_THREAD, TRACK_TRANSFERS, TRACK_GRAPHS, TRACK_MANAGED, TRACK_PINNED, N_TRACKS };
+enum track {
+    TRACK_THREAD,
+    TRACK_TRANSFERS,
+    TRACK_GRAPHS,
+    TRACK_MANAGED,
+    TRACK_PINNED,
+    TRACK_BUS,
+    N_TRACKS
+};
 
 static const char *const track_names[N_TRACKS] = {
     [TRACK_TRANSFERS] = "transfers",
     [TRACK_GRAPHS] = "captures and replays",
     [TRACK_MANAGED] = "managed memory",
     [TRACK_PINNED] = "pinned memory",
+    [TRACK_BUS] = "bus",
 };
 
 #define THREAD_BITS 22u /* Linux has no larger numbers of threads */
@@ -127,6 +136,8 @@ static enum track track_of_kind(unsigned kind)
     case AG_TRACE_PINNED_ALLOC:
     case AG_TRACE_PINNED_FREE:
         return TRACK_PINNED;
+    case AG_TRACE_PIECES:
+        return TRACK_BUS;
     default:
         return TRACK_THREAD;
     }
@@ -189,6 +200,18 @@ static void write_pinned(struct writer *w, const struct trace_event *event)
     trace_json_string(w->out,
                       trace_site_name(w->trace, event->module, event->caller, site, sizeof(site)));
     fputs("}}", w->out);
+}
+
+/* Pieces that moved: copied, and mapped to their other memory. */
+static void write_pieces(struct writer *w, const struct trace_event *event)
+{
+    char name[40] = "to the host";
+
+    if (event->device >= 0)
+        snprintf(name, sizeof(name), "to device %d", event->device);
+    write_slice_on(w, TRACK_BUS, "bus", name, event);
+    fprintf(w->out, ",\"args\":{\"bytes\":%llu,\"pieces\":%u}}", (unsigned long long)event->size,
+            event->code);
 }
 
 static void write_wait(struct writer *w, const struct trace_event *event)
@@ -258,6 +281,9 @@ static void write_one(const struct trace_state *state, void *data)
     case AG_TRACE_PINNED_ALLOC:
     case AG_TRACE_PINNED_FREE:
         write_pinned(w, event);
+        break;
+    case AG_TRACE_PIECES:
+        write_pieces(w, event);
         break;
     case AG_TRACE_FLUSH:
         write_instant(w, "graph", "flush", trace_text(w->trace, AG_TRACE_TEXT_FLUSH, event->code),

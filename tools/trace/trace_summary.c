@@ -37,6 +37,7 @@ static const struct {
     {AG_TRACE_WAIT, "waits for the device"},
     {AG_TRACE_PINNED_ALLOC, "allocations of pinned memory"},
     {AG_TRACE_PINNED_FREE, "frees of pinned memory"},
+    {AG_TRACE_PIECES, "moves of pieces, each way"},
 };
 
 struct sums {
@@ -49,6 +50,7 @@ struct sums {
     uint64_t transferred, prefetched; /* bytes */
     uint64_t waited_ns;
     uint64_t pinned, pinned_ns; /* bytes; of allocations and frees */
+    uint64_t came, went;        /* bytes of pieces */
 };
 
 static void sum_up(const struct trace_state *state, void *data)
@@ -91,6 +93,9 @@ static void sum_up(const struct trace_state *state, void *data)
     case AG_TRACE_PINNED_FREE:
         sums->pinned += event->size;
         sums->pinned_ns += event->duration_ns;
+        break;
+    case AG_TRACE_PIECES:
+        *(event->device >= 0 ? &sums->came : &sums->went) += event->size;
         break;
     default:
         break;
@@ -222,6 +227,10 @@ static void write_other_sums(const struct trace *trace, const struct sums *sums,
         fprintf(out, "  pinned: %s, in calls of %s\n",
                 ag_text_size(bytes, sizeof(bytes), sums->pinned),
                 ag_text_duration(time, sizeof(time), (double)sums->pinned_ns));
+    if (n[AG_TRACE_PIECES])
+        fprintf(out, "  moved to the device: %s, to the host: %s\n",
+                ag_text_size(bytes, sizeof(bytes), sums->came),
+                ag_text_size(time, sizeof(time), sums->went));
 }
 
 static void write_reasons(const struct trace *trace, const struct sums *sums, bool steps, FILE *out)

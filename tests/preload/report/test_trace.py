@@ -254,6 +254,18 @@ class Traces(Case):
                 self.assertEqual(trace.texts[MODULE, event.module], os.path.realpath(program('preload_pinned')))
             self.command()
 
+    def test_pieces_that_move(self):
+        settings = {'ALLOGRAFT_OOM': 'page', 'ALLOGRAFT_PAGE_PIECE': '2MiB', 'ALLOGRAFT_LIMIT': '12MiB',
+                    'ALLOGRAFT_LOG': 'error', 'SIM_SCHED': 'eager'}
+        result = self.result('passes', '3', settings=settings, command=program('preload_paging'))
+        self.assertEqual((result.status, result.err), (0, ''))
+        moved, pressure = Trace(self.path()).of('PIECES'), result.report()['pressure']
+        for way, bytes_moved in ((0, pressure['moved_in_bytes']), (-1, pressure['moved_out_bytes'])):
+            self.assertGreater(bytes_moved, 0)
+            self.assertEqual(sum(e.size for e in moved if e.device == way), bytes_moved)
+            self.assertEqual(sum(e.code for e in moved if e.device == way), bytes_moved >> 21)
+        self.command()
+
     def test_same(self):
         native = run([TRACES, 'events'])
         for name in ('a.trace', 'b.%n.%r.%h.trace'):

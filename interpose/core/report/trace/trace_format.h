@@ -79,6 +79,8 @@ enum ag_trace_kind {
     /* Pinned memory of cudaMallocHost and cudaHostAlloc: address, size. caller, module as above. */
     AG_TRACE_PINNED_ALLOC,
     AG_TRACE_PINNED_FREE, /* the same, freed; size 0 */
+    AG_TRACE_PIECES, /* pieces of movable memory came to the device, AG_TRACE_NO_DEVICE: went to the
+                        host; size: their bytes; code: how many. Both ways at once are two events */
     /* The file's own. */
     AG_TRACE_TEXT =
         48, /* code: what for (ag_trace_text); address: number; size: bytes, in the units that
