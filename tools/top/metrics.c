@@ -115,6 +115,16 @@ static double spilled(const struct process *process)
     return (double)process_counter(process, AG_STAT_LADDER_SPILL);
 }
 
+static double moved_in(const struct process *process)
+{
+    return (double)process_counter(process, AG_STAT_PAGE_IN);
+}
+
+static double moved_out(const struct process *process)
+{
+    return (double)process_counter(process, AG_STAT_PAGE_OUT);
+}
+
 static double damaged(const struct process *process)
 {
     return (double)(process_counter(process, AG_STAT_GUARD_BEFORE) +
@@ -156,6 +166,8 @@ static const struct plain plains[] = {
      pinned_hits},
     {"spilled_allocations", "counter", NULL,
      "Allocations that went to the host for want of memory.", spilled},
+    {"moved_in_bytes", "counter", "bytes", "Movable memory that moved to the device.", moved_in},
+    {"moved_out_bytes", "counter", "bytes", "Movable memory that moved to the host.", moved_out},
     {"damaged_blocks", "counter", NULL, "Blocks that guards found written outside or after a free.",
      damaged},
     {"replayed_operations", "counter", NULL, "Operations launched in graphs.", replayed},

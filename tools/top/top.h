@@ -21,8 +21,9 @@ struct top_row {
     enum ag_record_state state;
     uint64_t elapsed_ns; /* 0: not known, as of a killed process */
     uint64_t current[AG_N_PLACEMENTS], peak[AG_N_PLACEMENTS];
-    uint64_t peak_all;    /* of all placements together, each device at its own time */
-    uint64_t pinned_kept; /* bytes */
+    uint64_t peak_all;            /* of all placements together, each device at its own time */
+    uint64_t pinned_kept;         /* bytes */
+    uint64_t moved_in, moved_out; /* bytes, to the device and to the host (ALLOGRAFT_OOM=page) */
     uint64_t cache_hits, cache_misses;
     bool replay_on, simulated;
     struct top_counts now, before; /* rates are averages over the time between them */

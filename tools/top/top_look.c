@@ -45,6 +45,8 @@ static void fill_row(struct top_row *row, struct process *process)
     row->cache_misses = process_counter(process, AG_STAT_CACHE_MISS);
     row->peak_all = ag_sum_peaks(stats);
     row->pinned_kept = stats->pinned_bytes.current;
+    row->moved_in = process_counter(process, AG_STAT_PAGE_IN);
+    row->moved_out = process_counter(process, AG_STAT_PAGE_OUT);
     row->simulated = stats->head.simulated != 0;
     row->replay_on = !strcmp(stats->head.replay, "on");
     for (unsigned device = 0; device < AG_STATS_DEVICES; device++) {

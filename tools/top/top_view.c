@@ -56,6 +56,8 @@ enum column {
     TIME,
     HOST,
     PINNED,
+    MOVED_IN,
+    MOVED_OUT,
     N_COLUMNS
 };
 
@@ -64,16 +66,17 @@ static const struct {
     const char *title;
     unsigned width, place;
 } columns_of[N_COLUMNS] = {
-    [PROCESS] = {"process", 8, 0},    [PROGRAM] = {"program", 16, 4},
-    [STATE] = {"state", 9, 5},        [MEMORY] = {"memory", 11, 6},
-    [POOL] = {"pool", 11, 7},         [ALLOCS] = {"alloc/s", 8, 14},
-    [FREES] = {"free/s", 8, 15},      [BYTES] = {"bytes/s", 11, 16},
-    [MANAGED] = {"managed", 11, 8},   [NATIVE] = {"native", 11, 9},
-    [CACHED] = {"cached", 7, 17},     [REPLAYED] = {"replayed", 8, 18},
-    [RANK] = {"rank", 5, 1},          [SPILLED] = {"spilled", 11, 10},
-    [HOST_MEMORY] = {"host", 11, 11}, [PEAK] = {"peak", 11, 13},
-    [TIME] = {"time", 10, 3},         [HOST] = {"on", 16, 2},
+    [PROCESS] = {"process", 8, 0},     [PROGRAM] = {"program", 16, 4},
+    [STATE] = {"state", 9, 5},         [MEMORY] = {"memory", 11, 6},
+    [POOL] = {"pool", 11, 7},          [ALLOCS] = {"alloc/s", 8, 14},
+    [FREES] = {"free/s", 8, 15},       [BYTES] = {"bytes/s", 11, 16},
+    [MANAGED] = {"managed", 11, 8},    [NATIVE] = {"native", 11, 9},
+    [CACHED] = {"cached", 7, 17},      [REPLAYED] = {"replayed", 8, 18},
+    [RANK] = {"rank", 5, 1},           [SPILLED] = {"spilled", 11, 10},
+    [HOST_MEMORY] = {"host", 11, 11},  [PEAK] = {"peak", 11, 13},
+    [TIME] = {"time", 10, 3},          [HOST] = {"on", 16, 2},
     [PINNED] = {"pinned", 11, 12}, /* freed, and kept */
+    [MOVED_IN] = {"moved in", 11, 19}, [MOVED_OUT] = {"moved out", 11, 20},
 };
 
 static bool is_left_aligned(enum column column)
@@ -105,6 +108,8 @@ static void memory_cell(char *cell, size_t size, const struct top_row *row, enum
               : column == SPILLED     ? row->current[AG_PLACE_SPILLED]
               : column == HOST_MEMORY ? row->current[AG_PLACE_HOST]
               : column == PINNED      ? row->pinned_kept
+              : column == MOVED_IN    ? row->moved_in
+              : column == MOVED_OUT   ? row->moved_out
                                       : row->peak_all);
 }
 
@@ -278,6 +283,8 @@ static void emit_top_row(struct ag_emitter *json, const struct top_row *row)
     ag_emit_end(json);
     ag_emit_number(json, "peak_bytes", row->peak_all);
     ag_emit_number(json, "pinned_kept_bytes", row->pinned_kept);
+    ag_emit_number(json, "moved_in_bytes", row->moved_in);
+    ag_emit_number(json, "moved_out_bytes", row->moved_out);
     ag_emit_number(json, "allocs", row->now.allocs);
     ag_emit_number(json, "frees", row->now.frees);
     ag_emit_number(json, "alloc_bytes", row->now.bytes);

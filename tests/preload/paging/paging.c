@@ -8,6 +8,7 @@
  *     paging frees       sizes that differ, freed and allocated in turns
  *     paging place       where it is to lie, as the control API is told; two turns of it
  *     paging room        the same, without room on the device
+ *     paging hold        passes, then nothing until its input ends
  *     paging reset       a primary context that ends with all of it
  *     paging exit        freed blocks when the process ends: the context is given back after the
  *                        driver has ended, as the CUDA runtime does
@@ -546,6 +547,14 @@ static void reset(void)
     say("wrong: %u", count_wrong(q, WORDS, 2));
 }
 
+static void hold(void)
+{
+    place_without_room();
+    say("ready");
+    while (getchar() != EOF)
+        ;
+}
+
 int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "";
@@ -572,6 +581,8 @@ int main(int argc, char **argv)
         turns((unsigned)atoi(argv[2]), (unsigned)atoi(argv[3]));
     else if (!strcmp(what, "graphs") && argc > 3)
         graphs((unsigned)atoi(argv[2]), (unsigned)atoi(argv[3]));
+    else if (!strcmp(what, "hold"))
+        hold();
     else if (!strcmp(what, "place"))
         place();
     else if (!strcmp(what, "room"))

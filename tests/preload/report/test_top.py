@@ -178,6 +178,14 @@ class Top(Case):
                 title, line = top('--once').stdout.splitlines()[1:3]
                 self.assertEqual('1.00 MiB' in line, kept > 0, (title, line))
 
+    def test_memory_that_moves(self):
+        with Running(program('preload_paging'), 'hold', ALLOGRAFT_OOM='page', ALLOGRAFT_PAGE_PIECE='2MiB',
+                     ALLOGRAFT_LIMIT='12MiB', ALLOGRAFT_LOG='error', SIM_SCHED='eager') as running:
+            row, = listed()
+            self.assertGreater(row['moved_in_bytes'], 4 << 20)
+            self.assertGreater(row['moved_out_bytes'], 4 << 20)
+            self.assertTrue(running)
+
     def test_dead(self):
         preloaded([EXITS, 'kill'])
         with Running() as running:
