@@ -270,14 +270,19 @@ static bool serves(const struct ag_pinned_block *block, const struct ag_context 
            class_of(block->size) == class_of(bytes);
 }
 
-/* Called with the lock held. */
+/* Called with the lock held. With `oldest`, the newest one serves, too, where no work may use it:
+ * what is known of it is in the processor's caches. */
 static struct ag_pinned_block *find_kept(const struct ag_context *context, unsigned how,
                                          size_t bytes, bool oldest)
 {
     const struct list *kind = &table.kinds[kind_of(context, how, bytes)];
-    struct ag_pinned_block *block = oldest ? kind->oldest : kind->newest;
+    struct ag_pinned_block *block = kind->newest;
     unsigned seen = 0;
 
+    if (block && oldest && (block->waits || !serves(block, context, how, bytes)))
+        block = kind->oldest;
+    else
+        oldest = false;
     while (block && !serves(block, context, how, bytes))
         block = ++seen == MOST_SEEN ? NULL : oldest ? block->by_kind.newer : block->by_kind.older;
     return block;

@@ -71,8 +71,8 @@ bool ag_pinned_blocks_keep(struct ag_pinned_block *block, uint64_t now_ns);
 /* Makes it KEPT again, as the oldest. */
 void ag_pinned_blocks_put_back(struct ag_pinned_block *block);
 /* Makes a KEPT block of at least `bytes`, but not much larger, the program's, at *ret_address: the
- * one that was freed last, or with `oldest` first. Where work may use it, it is returned instead,
- * BUSY. NULL, and *ret_address 0: there is none. */
+ * one that was freed last, or with `oldest`, if work may use that, first. Where work may use it, it
+ * is returned instead, BUSY. NULL, and *ret_address 0: there is none. */
 struct ag_pinned_block *ag_pinned_blocks_take(const struct ag_context *context, unsigned how,
                                               size_t bytes, bool oldest, uint64_t *ret_address);
 /* Makes a BUSY block the program's. False: its context is gone, and the block with it. */

@@ -1,7 +1,7 @@
 /* Pinned memory that is taken and given back again and again: each way to tell native memory from
  * memory that is kept.
  *     pinned answers|wait|early|contexts|apart|capture|broken|cold|idle|hold|eased|large|pairs|fork
- *     pinned room
+ *     pinned room|last
  *     pinned wait|cold|threads|crowd ITERATIONS */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -692,6 +692,22 @@ static void forks(void)
     SAY_CODE("free", cuMemFreeHost(p));
 }
 
+/* Of several blocks that no work may use, the one that was freed last is handed out. */
+static void last(void)
+{
+    void *p[3], *again;
+
+    for (unsigned i = 0; i < 3; i++)
+        OK(cuMemHostAlloc(&p[i], BYTES, 0));
+    for (unsigned i = 0; i < 3; i++)
+        OK(cuMemFreeHost(p[i]));
+    for (unsigned i = 0; i < 3; i++) {
+        OK(cuMemHostAlloc(&again, BYTES, 0));
+        say("the last: %d", again == p[2]);
+        OK(cuMemFreeHost(again));
+    }
+}
+
 static void room(void)
 {
     static char registered[8192];
@@ -742,6 +758,8 @@ int main(int argc, char **argv)
         idle();
     else if (!strcmp(what, "threads") || !strcmp(what, "crowd"))
         threads(iterations, *what == 'c');
+    else if (!strcmp(what, "last"))
+        last();
     else if (!strcmp(what, "fork"))
         forks();
     else

@@ -118,6 +118,10 @@ class Pinned(Case):
             self.assertEqual((pinned['asked'], pinned['hits'], pinned['kept']), (400, 392, 400))
             self.assertEqual((pinned['waited'], pinned['nothing_submitted']), (0, 400))
 
+    def test_the_last_one_comes_first(self):
+        for variant in (CACHE, FAST):
+            self.assertEqual(run_faked(['last'], variant).out, 'the last: 1\n' * 3)
+
     def test_calls_of_a_pair(self):
         """Twice, which context is current. After work, once more whether an error stays, and whether the one stream is
         done. Behind several an event is recorded, and waited for or asked by the next allocation, and the error is asked
