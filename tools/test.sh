@@ -182,9 +182,9 @@ suite_tsan() {
     sanitized_suite "gcc, ThreadSanitizer" "$BUILD-tsan" thread
 }
 
-# What an emulator is no machine for: it has no MADV_POPULATE_WRITE (arena, pages) and no process_vm_readv (image), and
-# puts libraries elsewhere each time (walk).
-NOT_EMULATED=(unit_arena unit_pages unit_image unit_walk)
+# What an emulator is no machine for: it has no MADV_POPULATE_WRITE (arena, pages, reach, touch) and no process_vm_readv
+# (image), and puts libraries elsewhere each time (walk).
+NOT_EMULATED=(unit_arena unit_pages unit_reach unit_touch unit_image unit_walk)
 # What has a part for each processor: the trampolines, the pause of a spinning thread, the clock, the look-up of a caller.
 ASSEMBLY_TESTS=(unit_trampolines unit_wait unit_lock unit_once unit_caller unit_timing)
 # These start programs that start others. The last makes a Debian package and a wheel, and starts programs under both.

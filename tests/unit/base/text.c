@@ -422,8 +422,8 @@ static void reads_small_files(void)
 {
     char text[8], none[4] = "abc";
 
-    ag_text_read_file("/proc/self/comm", text, sizeof(text));
-    CHECK(!strcmp(text, "unit_te")); /* cut: there is a NUL behind it */
+    ag_text_read_file("/proc/version", text, sizeof(text));
+    CHECK(!strcmp(text, "Linux v")); /* cut: there is a NUL behind it */
     ag_text_read_file("/proc/self/nothing", none, sizeof(none));
     CHECK(!*none);
 }
