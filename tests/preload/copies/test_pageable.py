@@ -4,7 +4,7 @@ import mmap
 import re
 import unittest
 
-from harness import SEEDS, Case, main, preloaded, program
+from harness import SEEDS, Case, but_under_tsan, main, preloaded, program
 
 SMALLEST = {'ALLOGRAFT_COPY': 'auto', 'ALLOGRAFT_COPY_FROM': '1', 'ALLOGRAFT_COPY_THREADS': '3'}
 VARIANTS = [SMALLEST,
@@ -38,9 +38,11 @@ class Pageable(Case):
                 self.assertGreaterEqual(result.report()['copies']['crew'], least)
         return results
 
+    @but_under_tsan
     def test_kinds_of_memory(self):
         self.crewed('kinds', 60)
 
+    @but_under_tsan
     def test_long_rows(self):
         self.crewed('rows', 3)
 
@@ -62,6 +64,7 @@ class Pageable(Case):
     def test_contexts_end(self):
         self.crewed('contexts', 40)
 
+    @but_under_tsan
     def test_captures(self):
         self.same([program('preload_pageable'), 'captures'], variants=VARIANTS)
 
@@ -99,6 +102,7 @@ class Pageable(Case):
         results = self.same([program('preload_pageable'), 'forks'], variants=VARIANTS, quiet=False)
         self.assertTrue(results)
 
+    @but_under_tsan
     def test_errors_are_the_drivers(self):
         # Beside managed memory lies what is no device's.
         self.crewed('errors', 2, variants=[v for v in VARIANTS if v.get('ALLOGRAFT_POLICY') != 'managed'])
@@ -108,6 +112,7 @@ class Pageable(Case):
         self.assertEqual((result.status, result.err), (0, ''))
         return result.out, result.report()['copies']
 
+    @but_under_tsan
     def test_a_process_that_copies_little_has_nothing_of_ours(self):
         out, copies = self.shown('little')
         self.assertEqual(out, '40 copies of 1048575 bytes: 0 wrong; threads of ours: 0, registered: 0\n'
@@ -122,6 +127,7 @@ class Pageable(Case):
         # The first two were needed to see that slots would gain.
         self.assertEqual(sum(copies[key] for key in ('crew', 'slower', 'timed')), 2)
 
+    @but_under_tsan
     def test_a_device_that_reads_the_hosts_memory(self):
         for attribute in ('18', '100'):  # it is integrated; it uses the host's page tables
             out, copies = self.shown('much', SIM_ATTRIBUTES=attribute + '=1')

@@ -20,12 +20,14 @@ def soon(us):
 
 
 class Churn(Case):
+    @but_under_tsan
     def test_as_natively(self):
         for part in (['few'], ['turns', '100'], ['answers'], ['exported']):
             self.same([COMMAND] + part, DEVICE + [soon(30), soon(300), {'ALLOGRAFT_CACHE': '64KiB'},
                                                   {'ALLOGRAFT_CACHE': '0'}, {'ALLOGRAFT_LIMIT': '64MiB'}])
         self.same([COMMAND, 'devices'], EXACT, settings={'SIM_DEVICES': '2'})
 
+    @but_under_tsan
     def test_a_program_that_never_churns_is_native(self):
         native = run([COMMAND, 'few'], {'SIM_LOG': '1'})
         result = preloaded([COMMAND, 'few'], {'SIM_LOG': '1'})
@@ -38,6 +40,7 @@ class Churn(Case):
         self.assertEqual((report['coverage']['redirected'], report['coverage']['passed']), (64, 0))
         self.assertEqual((report['frees']['native'], report['cache']['misses']), (64, 64))
 
+    @but_under_tsan
     def test_churn_is_served_by_the_cache(self):
         result = preloaded([COMMAND, 'turns', '400'])
         report = result.report()
@@ -47,6 +50,7 @@ class Churn(Case):
         self.assertEqual(report['devices'][0]['placements']['native']['allocs'], 400)
         self.assertEqual(report['devices'][0]['placements']['native']['current_bytes'], 0)
 
+    @but_under_tsan
     def test_what_misses_makes_a_pool(self):
         # Blocks of some 500 KiB, which cost the driver some 10 us more than a pool, where nothing can be kept.
         report = preloaded([COMMAND, 'turns', '400'], {'ALLOGRAFT_CACHE': '0'}).report()
@@ -75,6 +79,7 @@ class Churn(Case):
                 for place in places.values():
                     self.assertEqual(place['current_bytes'], 0)
 
+    @but_under_tsan
     def test_the_report_says_when(self):
         for settings, line in (({}, '  no pool was needed\n'),
                                (soon(60), r'  a pool was made after \d+ allocations: \d+ that the cache missed had '
@@ -90,6 +95,7 @@ class Churn(Case):
         text, = preloaded([COMMAND, 'turns', '100'], {'ALLOGRAFT_POLICY': 'native'}, stats='r.txt').files.values()
         self.assertNotIn('pool was', text)
 
+    @but_under_tsan
     def test_exported_blocks_go_back(self):
         # A free before churn, and the two exported ones, are the driver's. A piece of a slab has a handle of ours.
         report = preloaded([COMMAND, 'exported'], {'ALLOGRAFT_SLAB': '0'}).report()
@@ -97,6 +103,7 @@ class Churn(Case):
         report = preloaded([COMMAND, 'exported']).report()
         self.assertEqual((report['frees']['native'], report['ipc']['handles_given']), (2, 1))
 
+    @but_under_tsan
     def test_what_is_kept_is_bounded(self):
         # The program has 137 MiB at most, and freed blocks of 1,605 MiB, each of another size.
         for settings in ({}, {'ALLOGRAFT_POLICY': 'pool'}, soon(1)):
@@ -113,6 +120,7 @@ class Churn(Case):
                 self.assertGreater(cache['peak_bytes'], (137 * 15 // 10) << 20)
                 self.assertLessEqual(cache['peak_bytes'], (137 * 21 // 10 + 2) << 20)
 
+    @but_under_tsan
     def test_sizes_that_vary(self):
         # What it asks for again and again comes from larger blocks: neither from the driver, nor from a pool.
         for settings, made in (({}, 0), ({'ALLOGRAFT_POLICY': 'pool'}, 1)):
@@ -123,6 +131,7 @@ class Churn(Case):
                 self.assertLess(report['cache']['blocks_returned'], 40)
                 self.assertLessEqual(report['cache']['peak_bytes'], (72 * 21 // 10 + 2) << 20)
 
+    @but_under_tsan
     def test_blocks_in_use_are_not_much_too_large(self):
         # Of blocks of 12 MiB, where the cache has some of 30, one may be too large, by a tenth of what the program has
         # had; none by more than a 64th of the device, or of the limit.
@@ -190,6 +199,7 @@ class Churn(Case):
                 cache = result.report()['cache']
                 self.assertGreater(cache['hits'], 10000)
 
+    @but_under_tsan
     def test_what_loads_code_is_tried_again(self):
         once = ('cuLibraryGetModule', 'cuModuleGetFunction', 'cuKernelGetFunction', 'cuFuncLoad', 'cuFuncGetAttribute',
                 'cuKernelGetAttribute', 'cuOccupancyMaxActiveBlocksPerMultiprocessor',

@@ -4,7 +4,7 @@
 import json
 import re
 
-from harness import EVERY, SEEDS, Case, lines, main, preloaded, program, run
+from harness import EVERY, SEEDS, Case, but_under_tsan, lines, main, preloaded, program, run
 
 LIVES = ('pair', 'inside', 'answers', 'twice', 'again', 'close_waits', 'host_frees_first', 'kept',
          'guest_dies', 'guest_resets', 'host_resets', 'refused', 'captures', 'threads',
@@ -54,6 +54,7 @@ class Ipc(Case):
                         made = sum(report['slabs']['made'] for report in result.reports())
                         self.assertEqual(made > 0, policy != 'native')
 
+    @but_under_tsan
     def test_on_another_device(self):
         for name in ('pair', 'answers', 'twice', 'again', 'close_waits', 'host_frees_first'):
             self.life(name, '1', settings=TWO_DEVICES, seeds=SEEDS[:2])
@@ -64,6 +65,7 @@ class Ipc(Case):
         for name in ('later_device', 'two_pools'):
             self.life(name, settings=TWO_DEVICES, seeds=SEEDS[:2])
 
+    @but_under_tsan
     def test_each_its_own_policy(self):
         # Whoever gave the memory out decides whose handle it is.
         for host, guest in (('pool', 'native'), ('native', 'pool'), ('pool', 'managed'), ('auto', 'pool'), ('pool', 'auto')):

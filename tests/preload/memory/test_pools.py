@@ -1,7 +1,7 @@
 # The program's own stream-ordered pools answer as natively, under every policy and with their settings, and
 # the report tells what was done with each.
 
-from harness import EXACT, SEEDS, Case, main, preloaded, program
+from harness import EXACT, SEEDS, Case, but_under_tsan, main, preloaded, program
 
 KEEP = [{'ALLOGRAFT_APP_POOL_KEEP': size} for size in ('max', '10%', '64MiB')]
 MANAGED = [{'ALLOGRAFT_RULES': '*:async=managed'},
@@ -61,6 +61,7 @@ class Same(Pools):
     def test_devices(self):
         self.pools('devices', settings={'SIM_DEVICES': '2'})
 
+    @but_under_tsan
     def test_per_thread_default_stream(self):
         for part in ('codes', 'current', 'captures', 'threads', 'share', 'levels'):
             results = self.same([program('preload_pools_per_thread'), part],
@@ -70,6 +71,7 @@ class Same(Pools):
                 self.assertGreater(hooks.get('cuMemFreeAsync_ptsz', 0), 0)
                 self.assertNotIn('cuMemFreeAsync', hooks)
 
+    @but_under_tsan
     def test_older_drivers(self):
         for version in ('11040', '12020', '12090'):
             for part in ('codes', 'captures', 'levels', 'threads'):
@@ -164,6 +166,7 @@ class Told(Pools):
         self.assertEqual(sum(row['allocs'] for row in self.rows(report, 'default')), 0)
 
 
+@but_under_tsan
 class Kept(Pools):
     def held(self, settings):
         result = preloaded([program('preload_pools'), 'levels'], settings)
@@ -189,6 +192,7 @@ class Kept(Pools):
         self.assertTrue(default['threshold_raised'])
 
 
+@but_under_tsan
 class Limited(Pools):
     WANTED = ['free: 16 of 64 MiB', '32 MiB more: 2', '32 MiB more from a pool: 2',
               '32 MiB more of cuMemAlloc: 2', 'free: 0', 'free: 0', '32 MiB: 0', 'free: 0',
@@ -206,6 +210,7 @@ class Limited(Pools):
         self.pools('limit', [{}], settings={'SIM_MEMORY': '256MiB'})
 
 
+@but_under_tsan
 class Managed(Pools):
     def test_redirected(self):
         report = self.report('current', MANAGED[0])

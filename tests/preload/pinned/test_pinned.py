@@ -4,7 +4,7 @@ import contextlib
 import os
 import tempfile
 
-from harness import EVERY, LIBRARY, SEEDS, Case, main, preloaded, program
+from harness import EVERY, LIBRARY, SEEDS, Case, main, preloaded, program, some
 
 # How much memory this machine has, and whether it is short of it, decides nothing.
 FAKED = (LIBRARY, program('libpreload_host_faker.so'))
@@ -93,7 +93,7 @@ class Pinned(Case):
     def test_a_driver_that_refuses(self):
         for symbol in ('cuMemFreeHost', 'cuCtxRecordEvent', 'cuEventSynchronize', 'cuEventCreate', 'cuEventQuery',
                        'cuStreamQuery', 'cuPointerGetAttribute'):
-            for n in ('1', '2', '3', '0'):
+            for n in some(('1', '2', '3', '0'), 2):
                 if (symbol, n) in (('cuMemFreeHost', '0'), ('cuPointerGetAttribute', '0')):
                     continue
                 fails = {'SIM_FAIL': '%s:%s:1' % (symbol, n)}

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 
-from harness import COUNTERS, LIBRARY, PROGRAMS, ROOT, RUNTIME, Case, clean_environment, main, preloaded, program
+from harness import COUNTERS, LIBRARY, PROGRAMS, ROOT, RUNTIME, Case, but_under_tsan, clean_environment, main, preloaded, program
 
 COMMAND = os.environ['TEST_COMMAND']
 HOLDERS = program('preload_holders')
@@ -112,6 +112,7 @@ class Holders(Case):
                 report, _ = self.report_of([HOLDERS, 'leaks', PLUGIN], {'ALLOGRAFT_POLICY': policy})
                 self.assertEqual(never_freed(report['holders']), LEAKS)
 
+    @but_under_tsan
     def test_tells_inlined_functions(self):
         self.needs_lines()
         report, _ = self.report_of([HOLDERS, 'leaks', PLUGIN])
@@ -121,6 +122,7 @@ class Holders(Case):
         self.assertEqual(names[at:at + 2], ['reserve', 'model::activations'])
         self.assertIn('main', names)
 
+    @but_under_tsan
     def test_ranks_by_the_peak(self):
         self.needs_lines()
         report, _ = self.report_of([HOLDERS, 'leaks', PLUGIN])
@@ -136,6 +138,7 @@ class Holders(Case):
         self.assertGreaterEqual(peak['peak_bytes'], peak['most_bytes'] * .99)
         self.assertEqual(peak['most_bytes'], 66 * MIB)
 
+    @but_under_tsan
     def test_text_ranks_likewise(self):
         self.needs_lines()
         self.report_of([HOLDERS, 'leaks', PLUGIN])
@@ -148,6 +151,7 @@ class Holders(Case):
         peak = next(p for p in parts if p.startswith('who held most at the peak of device 0'))
         self.assertRegex(peak, r'^.*\n    60\.00 MiB in 3 blocks, device 0\n.*hold_most')
 
+    @but_under_tsan
     def test_process_names_what_is_exported(self):
         result = preloaded([HOLDERS, 'leaks', PLUGIN], {'ALLOGRAFT_STACKS': '16', 'ALLOGRAFT_STATS': 'stderr'}, stats=None)
         self.assertIn('memory never freed: 5.50 MiB in 8 blocks, from 6 stacks', result.err)
@@ -164,6 +168,7 @@ class Holders(Case):
         self.assertNotIn('functions and lines:', preloaded([HOLDERS, 'leaks', PLUGIN], stats='x').files['x'])
         self.assertIn(advice, preloaded([HOLDERS, 'leaks', PLUGIN], {'ALLOGRAFT_STACKS': '16'}, stats='x').files['x'])
 
+    @but_under_tsan
     def test_page_has_the_stacks_of_blocks(self):
         self.needs_lines()
         trace, page = (os.path.join(self.folder, name) for name in ('a.trace', 'a.html'))
@@ -186,6 +191,7 @@ class Holders(Case):
         self.assertIn('main', [name for name, _ in found[2 * MIB][at + 2:]])
         self.assertTrue(any(place.endswith('holders.cpp:%d' % line['pool']) for _, place in found[48 * KIB]), found[48 * KIB])
 
+    @but_under_tsan
     def test_stripped_keeps_its_offsets(self):
         if not shutil.which('strip'):
             self.skipTest('there is no strip')
@@ -205,6 +211,7 @@ class Holders(Case):
         with open(path, encoding='utf-8') as file:
             self.assertNotIn('holders', json.load(file))
 
+    @but_under_tsan
     def test_cuts_stacks(self):
         report, _ = self.report_of([HOLDERS, 'leaks', PLUGIN], {'ALLOGRAFT_STACKS': '1'})
         self.assertEqual({len(s['frames']) for s in report['holders']['stacks']}, {1})
@@ -216,6 +223,7 @@ class Holders(Case):
         self.assertEqual([s['ended'] for s in stacks if 'ended' in s], [{'bytes': 40 * MIB, 'blocks': 1}])
         self.assertEqual(sum(s['live']['bytes'] for s in stacks), 0)
 
+    @but_under_tsan
     def test_estimates(self):
         report, _ = self.report_of([HOLDERS, 'churn', '4000'], {'ALLOGRAFT_STACKS_SAMPLE': '4MiB'})
         ever = sum(s['ever']['bytes'] for s in report['holders']['stacks'])
@@ -225,6 +233,7 @@ class Holders(Case):
         self.assertAlmostEqual(blocks, ever / MIB, delta=50)
         self.assertEqual(sum(s['live']['bytes'] for s in report['holders']['stacks']), 0)
 
+    @but_under_tsan
     def test_says_what_stacks_cost(self):
         begin = time.monotonic()
         report, _ = self.report_of([HOLDERS, 'churn', '4000'])
@@ -246,6 +255,7 @@ class Holders(Case):
             again = json.loads(command('report', '--json', path).stdout)
             self.assertEqual(again['holders']['taking_ns'], ns)
 
+    @but_under_tsan
     def test_memory_runs_out(self):
         report, result = self.report_of([HOLDERS, 'full'])
         # Of 3 the 1st and the 2nd are told.
@@ -262,6 +272,7 @@ class Holders(Case):
         self.assertNotIn('out of memory', result.err)
         self.assertEqual(quiet['holders']['failure']['times'], 3)
 
+    @but_under_tsan
     def test_pool_and_cache_when_memory_runs_out(self):
         report, _ = self.report_of([HOLDERS, 'full'], {'ALLOGRAFT_POLICY': 'pool', 'ALLOGRAFT_LIMIT': '100MiB'})
         failure = report['holders']['failure']
@@ -384,6 +395,7 @@ def pythons():
     return {version: path for version, path in found.items() if (3, 9) <= version <= (3, 14)}
 
 
+@but_under_tsan
 class Python(Case):
     def python_frames(self, stack):
         return [[f['function'].split('.')[-1], f['line']] for f in stack['frames'] if 'line' in f]
