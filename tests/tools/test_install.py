@@ -55,6 +55,8 @@ def is_elf(path):
 
 
 class Install(CommandTest):
+    packages = None
+
     @classmethod
     def setUpClass(cls):
         build = os.path.dirname(paths.command)
@@ -219,13 +221,19 @@ class Install(CommandTest):
         library = execute("pkg-config", "--variable=library", "allograft", env=env).stdout.strip()
         self.assertTrue(os.path.exists(self.stage + library), library)
 
+    def debian_packages(self):
+        """Made once: the tree has no debug information, so they are two."""
+        if not Install.packages:
+            script = os.path.join(paths.root, "tools", "packaging", "deb.sh")
+            made = execute("bash", script, "--stage", self.stage, os.path.join(self.folder, "deb"))
+            self.assertEqual((made.returncode, made.stderr), (0, ""))
+            Install.packages = made.stdout.split()
+        return Install.packages
+
     def test_debian_package(self):
         if not shutil.which("dpkg-deb"):
             self.skipTest("dpkg-deb is not installed")
-        script = os.path.join(paths.root, "tools", "packaging", "deb.sh")
-        made = execute("bash", script, "--stage", self.stage, os.path.join(self.folder, "deb"))
-        self.assertEqual((made.returncode, made.stderr), (0, ""))
-        package, dev = made.stdout.split()  # the tree has no debug information
+        package, dev = self.debian_packages()
         fields = execute("dpkg-deb", "--field", package).stdout
         version, architecture = allograft("--version").stdout.split()[1], MACHINE_NAMES[MACHINE][1]
         self.assertEqual([os.path.basename(one) for one in (package, dev)],
@@ -297,9 +305,8 @@ class Install(CommandTest):
         shutil.copytree(self.stage, root, symlinks=True)
 
     def put_debian_package(self, root):
-        script = os.path.join(paths.root, "tools", "packaging", "deb.sh")
-        made = execute("bash", script, "--stage", self.stage, os.path.join(self.folder, "bare-deb"))
-        self.assertEqual(execute("dpkg-deb", "--extract", made.stdout.split()[0], root).returncode, 0, made.stderr)
+        extracted = execute("dpkg-deb", "--extract", self.debian_packages()[0], root)
+        self.assertEqual(extracted.returncode, 0, extracted.stderr)
 
     def put_wheel(self, root):
         with zipfile.ZipFile(self.make_wheel().stdout.strip()) as wheel:
