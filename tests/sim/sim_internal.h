@@ -424,6 +424,8 @@ void sim_stream_pool_on_legacy(void);
  * after it. The wait may let others in, whose work it does not cover: so this is asked before. */
 void sim_stream_pending(CUstream stream, struct sim_ops *ops, struct sim_order *order);
 CUresult sim_stream_drain(CUstream stream);
+/* Waits for what the stream waits for on the device: work of the legacy one, if it is blocking. */
+void sim_stream_wait_for_legacy(CUstream stream);
 /* Enqueue, or turn into a node while the stream captures. Takes the work over, also on failure. */
 CUresult sim_submit(CUstream stream, struct sim_work *work, struct sim_op **ret_op);
 

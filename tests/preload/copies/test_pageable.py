@@ -91,8 +91,9 @@ class Pageable(Case):
     @unittest.skipUnless(REACHES, 'an older kernel')
     def test_one_after_the_legacy_streams_work_waits_for_it(self):
         # As on an H100: of more than 2 MiB. The simulated device does nothing before somebody waits for it.
-        result = preloaded([program('preload_pageable'), 'legacy'],
-                           dict(SMALLEST, ALLOGRAFT_COPY_FROM='2MiB', SIM_SCHED='lazy'))
+        variant = dict(SMALLEST, ALLOGRAFT_COPY_FROM='2MiB')
+        [(_, result)] = self.same([program('preload_pageable'), 'legacy'], variants=[variant],
+                                  settings={'SIM_SCHED': 'lazy'})
         self.assertEqual(result.report()['copies']['crew'], 6)
         self.assertEqual(re.findall('MiB: (.*)', result.out), ["the legacy stream's work is " + state
                                                                for state in ('not done', 'done', 'done')])

@@ -7,11 +7,11 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-/* Async uploads from pageable memory of as much, or more, wait for the work before them; smaller
- * ones where so much of them is under way on their stream: for the first of these. A GPU was asked
- * of 2 and of 4 MiB, and of eight of 1 MiB (R1024 to R1027). */
-#define LEAST_THAT_WAITS ((size_t)4 << 20)
-#define MOST_UNDER_WAY   ((size_t)8 << 20)
+/* Async uploads of more pageable memory than that wait for the work before them, also for the
+ * legacy stream's; smaller ones where so much of them is under way on their stream: for the first
+ * of these. A GPU was asked of 2 and of 3 MiB, and of eight of 1 MiB (R1024 to R1027). */
+#define MOST_UNWAITED  ((size_t)2 << 20)
+#define MOST_UNDER_WAY ((size_t)8 << 20)
 
 enum side { SIDE_DEVICE, SIDE_PINNED, SIDE_MAPPED_HOST, SIDE_MANAGED, SIDE_PAGEABLE, SIDE_BAD };
 
@@ -186,7 +186,9 @@ static size_t bytes_of(const struct sim_copy *copy)
 /* What a copy from pageable memory waits for before its source is read. */
 static void wait_to_stage(CUstream stream, size_t bytes, bool async)
 {
-    if (!async || bytes >= LEAST_THAT_WAITS) {
+    if (!async || bytes > MOST_UNWAITED) {
+        if (async)
+            sim_stream_wait_for_legacy(stream);
         (void)sim_stream_drain(stream);
         return;
     }

@@ -151,6 +151,22 @@ CUresult sim_stream_drain(CUstream stream)
     return ctx->fault;
 }
 
+void sim_stream_wait_for_legacy(CUstream stream)
+{
+    CUstream legacy = stream->ctx->legacy;
+    struct sim_order order = {0};
+    struct sim_op *last;
+
+    if (!sim_stream_blocking(stream) || !legacy || !legacy->last)
+        return;
+    last = sim_op_ref(legacy->last);
+    sim_order_join(&order, &legacy->order);
+    sim_wait(last);
+    sim_order_join(&sim_host_order, &order);
+    sim_order_finish(&order);
+    sim_op_unref(last);
+}
+
 CUresult sim_submit(CUstream stream, struct sim_work *work, struct sim_op **ret_op)
 {
     CUresult refused = sim_capture_check_legacy(stream);
