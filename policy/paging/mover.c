@@ -70,6 +70,17 @@ static CUresult copy_one(const struct ag_context *context, const struct ag_move 
                                       move->piece->size, stream_for(context, move));
 }
 
+/* Where the driver refuses that, copies may be under way, to memory that the caller has back: all
+ * of the context is waited for then. */
+static CUresult settle(CUstream stream)
+{
+    CUresult result = ag_cu.cuStreamSynchronize(stream);
+
+    if (result != CUDA_SUCCESS)
+        (void)ag_cu.cuCtxSynchronize();
+    return result;
+}
+
 static CUresult copy_pieces(const struct ag_context *context, const struct ag_move *moves,
                             unsigned n)
 {
@@ -77,8 +88,8 @@ static CUresult copy_pieces(const struct ag_context *context, const struct ag_mo
 
     for (unsigned i = 0; i < n && result == CUDA_SUCCESS; i++)
         result = copy_one(context, &moves[i]);
-    in = ag_cu.cuStreamSynchronize(context->alloc_stream);
-    out = ag_cu.cuStreamSynchronize(context->free_stream);
+    in = settle(context->alloc_stream);
+    out = settle(context->free_stream);
     if (result == CUDA_SUCCESS)
         result = in;
     return result == CUDA_SUCCESS ? out : result;
@@ -145,7 +156,10 @@ static uint64_t bytes_of_a_way(const struct ag_move *moves, unsigned n)
     uint64_t in = 0, out = 0;
 
     for (unsigned i = 0; i < n; i++)
-        *(moves[i].to->on_device ? &in : &out) += moves[i].piece->size;
+        if (moves[i].to->on_device)
+            in += moves[i].piece->size;
+        else
+            out += moves[i].piece->size;
     return in > out ? in : out;
 }
 
