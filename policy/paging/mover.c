@@ -72,7 +72,7 @@ static CUresult copy_one(const struct ag_context *context, const struct ag_move 
 
 /* Where the driver refuses that, copies may be under way, to memory that the caller has back: all
  * of the context is waited for then. */
-static CUresult settle(CUstream stream)
+static CUresult wait_for_copies(CUstream stream)
 {
     CUresult result = ag_cu.cuStreamSynchronize(stream);
 
@@ -88,8 +88,8 @@ static CUresult copy_pieces(const struct ag_context *context, const struct ag_mo
 
     for (unsigned i = 0; i < n && result == CUDA_SUCCESS; i++)
         result = copy_one(context, &moves[i]);
-    in = settle(context->alloc_stream);
-    out = settle(context->free_stream);
+    in = wait_for_copies(context->alloc_stream);
+    out = wait_for_copies(context->free_stream);
     if (result == CUDA_SUCCESS)
         result = in;
     return result == CUDA_SUCCESS ? out : result;

@@ -27,6 +27,7 @@ PROGRAM = '''
 static CUstream stream;
 static CUdeviceptr out;
 static const size_t bytes = 4096;
+static const void *weights, *states;
 static unsigned char host[2][4096], n_batches;
 
 static inline void work_on(CUstream s) { cuMemsetD8Async(out, 100, 1, s); }
@@ -85,7 +86,7 @@ class Examples(Case):
 
     def test_c(self):
         found = examples('c')
-        self.assertEqual(len(found), 4)
+        self.assertEqual(len(found), 5)
         for i, text in enumerate(found):
             with self.subTest(example=text):
                 path = os.path.join(FOLDER, 'example%d' % i)
@@ -94,6 +95,8 @@ class Examples(Case):
                     file.write(PROGRAM % (text, '' if works else '100 + 0 *'))
                 subprocess.run([*COMPILER, '-std=gnu11', '-Wall', '-Wno-unused', '-Werror', path + '.c', '-o', path,
                                 '-L' + SIM, '-l:libcuda.so.1', '-Wl,--allow-shlib-undefined', '-ldl'], check=True)
+                if 'memory_place' in text:  # of no memory here
+                    continue
                 opened = run([path, LIBRARY], {'LD_PRELOAD': ':'.join(RUNTIME)})
                 for result in (preloaded([path]), opened):
                     self.assertEqual((result.status, result.out), (0, '100\n'), result.err)
@@ -101,8 +104,8 @@ class Examples(Case):
     def test_python(self):
         paths = os.pathsep.join(os.path.join(ROOT, *folder) for folder in (('tools', 'python'), ('tests', 'api')))
         found = examples('python')
-        self.assertEqual(len(found), 4)
-        runnable = [text for text in found if 'torch' not in text]
+        self.assertEqual(len(found), 5)
+        runnable = [text for text in found if 'torch' not in text and 'model' not in text]
         self.assertEqual(len(runnable), 1)
         for text in runnable:
             path = os.path.join(FOLDER, 'example.py')

@@ -313,7 +313,7 @@ class Suite(Packs):
         self.assertIn("--source", self.call("--pack", self.pack, "--source", "other=/")[2])
 
     def test_programs(self):
-        wanted = {"a": 20, "b": 20, "c": 10, "d": 5, "e": 5, "p": 9}
+        wanted = {"a": 20, "b": 20, "c": 10, "d": 5, "e": 5, "h": 10, "p": 9}
         for one, n in wanted.items():
             self.assertGreaterEqual(sum(one in program["lists"] for program in programs.PROGRAMS.values()), n, one)
         for name, program in programs.PROGRAMS.items():

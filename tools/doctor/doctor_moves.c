@@ -153,7 +153,7 @@ static CUresult move_to_and_fro(CUdeviceptr piece, const struct side *sides, siz
 static CUresult measure_moves(size_t bytes, struct taken *ret_taken)
 {
     struct side sides[2]; /* the device, the host */
-    CUdeviceptr piece;
+    CUdeviceptr piece = 0;
     CUresult result = doctor_begin(&cu);
 
     if (result == CUDA_SUCCESS)

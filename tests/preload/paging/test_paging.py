@@ -113,12 +113,12 @@ class Places(Case):
         self.assertGreaterEqual(pressure['moved_in_bytes'], 4 * self.MIB)
 
     def test_a_driver_that_refuses(self):
-        for symbol in ('cuMemMap', 'cuMemUnmap', 'cuMemSetAccess', 'cuMemcpyDtoDAsync_v2'):
+        for symbol in ('cuMemMap', 'cuMemUnmap', 'cuMemSetAccess', 'cuMemcpyDtoDAsync_v2', 'cuStreamSynchronize'):
             for n in some(range(1, 9)):
                 self.pressure('room', dict(TIGHT, SIM_SCHED='eager', SIM_FAIL='%s:%d:2' % (symbol, n)))
 
     def test_without_moving_memory(self):
-        for settings in ({}, dict(PAGE, ALLOGRAFT_FREE='sync')):
+        for settings in ({}, dict(PAGE, ALLOGRAFT_GRAPH='all')):
             out, pressure = self.pressure('room', settings)
             self.assertEqual((out.splitlines()[0], pressure['moves']), ('device: 0' if settings else 'device: 3', 0))
 

@@ -125,7 +125,7 @@ POLICIES.update({
     'pcanary': 'ALLOGRAFT_GUARD=canary|ALLOGRAFT_POLICY=pool',
     'mcanary': 'ALLOGRAFT_GUARD=canary|ALLOGRAFT_POLICY=managed|ALLOGRAFT_MANAGED_BACKEND=plain',
     'ncanary': 'ALLOGRAFT_GUARD=canary|ALLOGRAFT_POLICY=native',
-    'page': 'ALLOGRAFT_GUARD=page',
+    'page': 'ALLOGRAFT_GUARD=page',  # a driver keeps no SYNC_MEMOPS of its memory: --without shares
     'gcanary': graphs('ALLOGRAFT_GRAPH_PROFIT=0|ALLOGRAFT_GUARD=canary'),
     'gpoison': graphs('ALLOGRAFT_GRAPH_PROFIT=0|ALLOGRAFT_GUARD=poison|ALLOGRAFT_POLICY=pool'),
 })
@@ -393,6 +393,7 @@ def read_arguments(words):
     parser.add_argument('--need', help='counters of the reports, with commas: each was counted')
     parser.add_argument('--none', help='counters of the reports, with commas: none was counted')
     parser.add_argument('--lookup', help='linked, dlsym or get-proc; else as the seed says')
+    parser.add_argument('--without', help='traits that no program has (program.c), with commas')
     parser.add_argument('--steps', action='store_true',
                         help='all together must have taken every step of the out-of-memory ladder')
     parser.add_argument('--jobs', type=int, default=JOBS)
@@ -401,6 +402,8 @@ def read_arguments(words):
     parser.add_argument('--show', type=int, default=5, help='differences to explain')
     parser.add_argument('--most', type=int, default=20, help='differences after which to stop')
     args = parser.parse_args(words)
+    if args.without:
+        os.environ['DIFF_WITHOUT'] = args.without
     if not (args.program and args.library and args.sim):
         parser.error('--program, --library and --sim are needed')
     if not args.policies:
