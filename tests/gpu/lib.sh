@@ -45,11 +45,12 @@ measures() {
 MEASURED=()
 
 # What a busy host disturbs comes out too slow, and hardly ever too fast. So where a bound is missed, what it is about is
-# measured once more, and that counts: what is slower itself misses it again.
+# measured once more, unless ONCE, and that counts: what is slower itself misses it again.
 
 # bound FUNCTION ARGS...: judges what `measures` last measured.
 bound() {
     "$@" && return
+    [[ ${ONCE:-} ]] && return 1
     grep -qxF "${MEASURED[0]}" "$OUT/measured_again" 2>/dev/null && return 1
     echo "${MEASURED[0]}" >>"$OUT/measured_again"
     OF=$MEASURED_OF ITERATIONS=$MEASURED_ITERATIONS measures "${MEASURED[@]}" >&2 # the standard output of a check are its figures
@@ -63,6 +64,7 @@ again() {
     "$@" && return
     status=$?
     ((status == STATUS_SKIP)) && return $STATUS_SKIP
+    [[ ${ONCE:-} ]] && return $status
     echo "measured again:"
     "$@"
 }

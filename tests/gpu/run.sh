@@ -2,8 +2,9 @@
 # The GPU suite: builds the library and every program, runs every check, prints a line for each,
 # the measured figures and a last line `N passed, N failed, N skipped`. BUILD_DIR/gpu-out/results.json has them all.
 #
-# usage: run.sh [--quick] [--only PATTERN] [--resume] [BUILD_DIR]
+# usage: run.sh [--quick] [--once] [--only PATTERN] [--resume] [BUILD_DIR]
 #   --quick    a short soak and fewer iterations of measuring
+#   --once     nothing is measured again that has missed its bound: for whoever has the device for a short time only
 #   --only     only the checks whose name contains the pattern, for example order/ or torch
 #   --resume   only the checks without a verdict, of a run of the same commit that was cut short, whose BUILD_DIR/gpu-out
 #              is there
@@ -14,7 +15,7 @@ set -u
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 ROOT=$(cd "$HERE/../.." && pwd)
 # shellcheck disable=SC2034  # read by the files under checks/
-ONLY="" QUICK="" RESUME="" SOAK_S=30 SPEED_ITERATIONS=5 BUILD=""
+ONLY="" QUICK="" ONCE="" RESUME="" SOAK_S=30 SPEED_ITERATIONS=5 BUILD=""
 
 usage() {
     sed -n '/^# usage/,/^# Exit/p' "$0" | sed 's/^# \{0,1\}//' >&2
@@ -24,6 +25,7 @@ usage() {
 while (($#)); do
     case $1 in
         --quick) QUICK=--quick SOAK_S=8 SPEED_ITERATIONS=3 ;;
+        --once) ONCE=--once ;;
         --only)
             [[ $# -gt 1 ]] || usage
             ONLY=$2
@@ -119,7 +121,7 @@ else
     rm -rf "$OUT"
     mkdir -p "$OUT" || exit 1
     : >"$OUT/verdicts"
-    python3 "$HERE/results.py" --begin "$OUT" "$(head -n1 <<<"$GPU")" "$SPEED_ITERATIONS" $QUICK ${ONLY:+--only "$ONLY"} || exit 1
+    python3 "$HERE/results.py" --begin "$OUT" "$(head -n1 <<<"$GPU")" "$SPEED_ITERATIONS" $QUICK $ONCE ${ONLY:+--only "$ONLY"} || exit 1
 fi
 . "$HERE/lib.sh"
 for file in "$HERE"/checks/*.sh; do
