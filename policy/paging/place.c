@@ -3,17 +3,13 @@
  * It is tried at once, and before later launches, as long as there are pieces to move and memory
  * for them. Where the device lacks that, nothing goes for them here: with a launch that uses them
  * they come like others (use.c). */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
 #include "policy/paging/place.h"
 
 #include <errno.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 
 #include "interpose/core/base/clock.h"
+#include "interpose/core/base/threads/undisturbed.h"
 #include "interpose/core/report/stats.h"
 #include "policy/contexts/context.h"
 #include "policy/contexts/enter.h"
@@ -127,18 +123,14 @@ static void try_later(void)
 /* Signals and cancellations of the thread wait, as in use.c. */
 static void move_undisturbed(struct ag_context *context)
 {
-    sigset_t all, before;
-    int cancels;
+    struct ag_undisturbed before;
 
-    sigfillset(&all);
-    (void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancels);
-    (void)pthread_sigmask(SIG_BLOCK, &all, &before);
+    ag_undisturbed_begin(&before);
     if (move_all(context))
         atomic_store_explicit(&rest_ns, 0, memory_order_relaxed);
     else
         try_later();
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-    (void)pthread_setcancelstate(cancels, NULL);
+    ag_undisturbed_end(&before);
 }
 
 void ag_place_bring_now(void)

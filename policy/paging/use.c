@@ -12,16 +12,12 @@
  * than the device holds, that keeps most of it there, where the least recently used would be the
  * one that is needed next. What will be used once counts as farther than what would have to come
  * back. Of what was used once only, the last one is the one that goes. */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
 #include "policy/paging/use.h"
 
-#include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 
 #include "interpose/core/base/clock.h"
+#include "interpose/core/base/threads/undisturbed.h"
 #include "interpose/core/report/stats.h"
 #include "policy/budget.h"
 #include "policy/contexts/context.h"
@@ -345,17 +341,13 @@ static void bring_wanted(struct ag_context *context, const struct launched *laun
  * the thread, would leave all others waiting. */
 static void bring(struct ag_context *context, const struct launched *launched, uint64_t launch)
 {
-    sigset_t all, before;
-    int cancels;
+    struct ag_undisturbed before;
 
     if (is_resting())
         return;
-    sigfillset(&all);
-    (void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancels);
-    (void)pthread_sigmask(SIG_BLOCK, &all, &before);
+    ag_undisturbed_begin(&before);
     bring_wanted(context, launched, launch);
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-    (void)pthread_setcancelstate(cancels, NULL);
+    ag_undisturbed_end(&before);
 }
 
 static void use_launched(const struct launched *launched)
