@@ -15,15 +15,15 @@
 #include "policy/contexts/enter.h"
 #include "policy/order/capture.h"
 #include "policy/paging/mover.h"
+#include "policy/paging/rest.h"
 
 #define IDLE_NS      50000000u  /* the device may take so long to become idle */
 #define FIRST_REST   100000000u /* nothing is tried for so long after a try that moved nothing */
-#define LONGEST_REST 10000000000u
 #define MOST_AT_ONCE 64u
 
 _Atomic bool ag_place_any, ag_place_pending;
 
-static _Atomic uint64_t rest_until_ns, rest_ns; /* relaxed: a guess */
+static struct ag_rest rest;
 
 /* What is being moved: of who has begun to move (mover.h). */
 static struct ag_move batch[MOST_AT_ONCE];
@@ -111,15 +111,6 @@ static bool move_all(struct ag_context *context)
     return moved;
 }
 
-static void try_later(void)
-{
-    uint64_t rest = atomic_load_explicit(&rest_ns, memory_order_relaxed);
-
-    rest = !rest ? FIRST_REST : rest * 2 < LONGEST_REST ? rest * 2 : LONGEST_REST;
-    atomic_store_explicit(&rest_ns, rest, memory_order_relaxed);
-    atomic_store_explicit(&rest_until_ns, ag_clock_ns() + rest, memory_order_relaxed);
-}
-
 /* Signals and cancellations of the thread wait, as in use.c. */
 static void move_undisturbed(struct ag_context *context)
 {
@@ -127,18 +118,17 @@ static void move_undisturbed(struct ag_context *context)
 
     ag_undisturbed_begin(&before);
     if (move_all(context))
-        atomic_store_explicit(&rest_ns, 0, memory_order_relaxed);
+        ag_rest_begin_anew(&rest);
     else
-        try_later();
+        ag_rest_longer(&rest, FIRST_REST);
     ag_undisturbed_end(&before);
 }
 
 void ag_place_bring_now(void)
 {
-    uint64_t until = atomic_load_explicit(&rest_until_ns, memory_order_relaxed);
     struct ag_context *context = ag_context_current();
 
-    if (context && !ag_capture_is_open() && ag_clock_ns() >= until)
+    if (context && !ag_capture_is_open() && !ag_rest_is_on(&rest))
         move_undisturbed(context);
 }
 

@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 /* One batch of moves: bytes of the way that had more, how long all copies took, and how long the
- * rest did: waiting for the device, and mapping. One caller at a time. */
+ * rest did, which is mapping. The wait for the device is not among it. One caller at a time. */
 void ag_prices_note(uint64_t bytes, uint64_t copy_ns, uint64_t rest_ns);
 /* What it costs that a byte comes and another one goes, in hundredths of what it costs that one
  * crosses the bus for a kernel: as measured lately, and as is usual before that. */

@@ -14,8 +14,6 @@
  * back. Of what was used once only, the last one is the one that goes. */
 #include "policy/paging/use.h"
 
-#include <stdatomic.h>
-
 #include "interpose/core/base/clock.h"
 #include "interpose/core/base/threads/undisturbed.h"
 #include "interpose/core/report/stats.h"
@@ -28,12 +26,12 @@
 #include "policy/paging/named.h"
 #include "policy/paging/place.h"
 #include "policy/paging/prices.h"
+#include "policy/paging/rest.h"
 
 #define IDLE_NS      50000000u /* the device may take so long to become idle */
 #define FIRST_REST   10000000u /* nothing is tried for so long after it did not */
-#define LONGEST_REST 10000000000u
-#define MOST_WANTED  2048u /* pieces of one launch */
-#define MOST_AT_ONCE 64u   /* pieces each way */
+#define MOST_WANTED  2048u     /* pieces of one launch */
+#define MOST_AT_ONCE 64u       /* pieces each way */
 
 /* What is about to be launched: a graph, or what names the memory of a kernel. */
 struct launched {
@@ -43,7 +41,7 @@ struct launched {
 
 static struct {
     uint64_t n_launches, volume; /* bytes that launches have used; under the lock of the ranges */
-    _Atomic uint64_t rest_until_ns, rest_ns; /* relaxed: a guess */
+    struct ag_rest rest;
 } self;
 
 /* What is being moved: of who has begun to move (mover.h). */
@@ -297,23 +295,6 @@ static void collect_wanted(struct ag_context *context, const struct launched *la
 
 /* --- when --- */
 
-static void rest_longer(void)
-{
-    uint64_t rest = atomic_load_explicit(&self.rest_ns, memory_order_relaxed);
-
-    rest = !rest ? FIRST_REST : rest * 2 < LONGEST_REST ? rest * 2 : LONGEST_REST;
-    atomic_store_explicit(&self.rest_ns, rest, memory_order_relaxed);
-    atomic_store_explicit(&self.rest_until_ns, ag_clock_ns() + rest, memory_order_relaxed);
-    ag_stats_add(AG_STAT_PAGE_IN_VAIN, 1);
-}
-
-static bool is_resting(void)
-{
-    uint64_t until = atomic_load_explicit(&self.rest_until_ns, memory_order_relaxed);
-
-    return until && ag_clock_ns() < until;
-}
-
 static void bring_wanted(struct ag_context *context, const struct launched *launched,
                          uint64_t launch)
 {
@@ -321,11 +302,12 @@ static void bring_wanted(struct ag_context *context, const struct launched *laun
     bool pushed;
 
     if (!ag_move_begin(context, IDLE_NS)) {
-        rest_longer();
+        ag_rest_longer(&self.rest, FIRST_REST);
+        ag_stats_add(AG_STAT_PAGE_IN_VAIN, 1);
         return;
     }
     began = ag_clock_ns();
-    atomic_store_explicit(&self.rest_ns, 0, memory_order_relaxed);
+    ag_rest_begin_anew(&self.rest);
     collect_wanted(context, launched, launch);
     if (ag_context_make_current(context, &pushed) == CUDA_SUCCESS) {
         while (mover.next < mover.n_wanted && move_batch())
@@ -343,7 +325,7 @@ static void bring(struct ag_context *context, const struct launched *launched, u
 {
     struct ag_undisturbed before;
 
-    if (is_resting())
+    if (ag_rest_is_on(&self.rest))
         return;
     ag_undisturbed_begin(&before);
     bring_wanted(context, launched, launch);
@@ -368,11 +350,12 @@ static void use_launched(const struct launched *launched)
 
 void ag_use_before_launch(const struct ag_launch *launch)
 {
-    struct launched launched = {0};
+    struct launched launched; /* not zeroed: it is large */
 
     if (ag_capture_is_open())
         return;
     ag_place_bring();
+    launched.graph = NULL;
     ag_name_launch(&launched.names, launch);
     if (launched.names.n)
         use_launched(&launched);
@@ -390,7 +373,6 @@ void ag_use_before_graph(CUgraphExec exec)
 
 void ag_use_begin_child(void)
 {
-    atomic_store(&self.rest_until_ns, 0);
-    atomic_store(&self.rest_ns, 0);
+    self.rest = (struct ag_rest){0};
     ag_place_begin_child();
 }
