@@ -21,6 +21,8 @@
 #define FIRST_REST   100000000u /* nothing is tried for so long after a try that moved nothing */
 #define MOST_AT_ONCE 64u
 
+/* Relaxed: hints. Who frees a block comes after whoever has placed it, as the program has it; and a
+ * launch that sees late that pieces are to move leaves them to the next one. */
 _Atomic bool ag_place_any, ag_place_pending;
 
 static struct ag_rest rest;
