@@ -125,6 +125,10 @@ PROGRAMS = {
         ("adjacent", "h", "33554432 1"),
         ("vadd", "h", "4096 8192 1"),
         ("blas-dot", "h", "67108864 1"),
+        ("hypterm", "h", "30"),
+        ("slit", "h", "1024 300"),
+        ("scatter", "h", "4000000 100"),
+        ("openmp", "h", "100", {"noise": ["^number of host CPUs"]}),
     ),
     **others(
         "cuda-samples",
