@@ -4,7 +4,11 @@
 rules.py RULES.md --program sim_truth   runs the program (on the simulation: see its environment in
                                         tests/sim/tests/meson.build) and compares its lines
 rules.py RULES.md --output gpu.txt      compares lines that were written down elsewhere, on a GPU; what none had
-                                        answered before is told, and is no difference
+                                        answered before is told, and is no difference; of a group that was asked twice,
+                                        the last answers count
+rules.py RULES.md --output gpu.txt --groups
+                                        only names the groups to be asked again, by themselves: of answers that differ,
+                                        or that no GPU had given before, and of questions without an answer
 rules.py RULES.md ... --write           takes the answers over into the table, and rows that a GPU
                                         answers for the first time into the upper one
 """
@@ -28,6 +32,17 @@ def answers(text):
         elif line.startswith('#'):
             complaints.append(line)
     return found, complaints
+
+
+def groups_of(text):
+    """The lines of each group, and under "" those before the first."""
+    groups, lines = {}, []
+    for line in ['= '] + text.splitlines():
+        if line.startswith('= '):
+            lines = groups[line[2:]] = []
+        else:
+            lines.append(line)
+    return groups
 
 
 def table(path):
@@ -79,6 +94,16 @@ def differences(rules, found, partial):
         yield f'{rule} {found[rule][0]}: not in the table'
 
 
+def groups_to_ask_again(path, groups):
+    """Those in which something is to be looked at once more."""
+    rules, guesses = table(path), unanswered(path)
+    for name, lines in groups.items():
+        found, complaints = answers('\n'.join(lines))
+        known = {rule: row[:2] for rule, row in rules.items() if rule in found and rule not in guesses}
+        if complaints or known != found:
+            yield name
+
+
 def write(path, found):
     with open(path, encoding='utf-8') as file:
         lines = file.read().splitlines()
@@ -98,13 +123,19 @@ def main():
     parser.add_argument('--output')
     parser.add_argument('--partial', action='store_true', help='rules may be left unanswered')
     parser.add_argument('--write', action='store_true')
+    parser.add_argument('--groups', action='store_true')
     options = parser.parse_args()
     if options.program:
         text = subprocess.run([options.program], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
                               text=True, check=True).stdout
     else:
         with open(options.output, encoding='utf-8') as file:
-            text = file.read()
+            groups = groups_of(file.read())
+        if options.groups:
+            for name in groups_to_ask_again(options.rules, groups):
+                print(name)
+            return 0
+        text = '\n'.join(line for lines in groups.values() for line in lines)
     found, complaints = answers(text)
     first = list(first_answers(options.rules, found)) if options.output else []
     if options.write:
