@@ -263,8 +263,9 @@ static void configure(void)
     atomic_store(&ag_entry_copies, ag_copying_configure(&options));
     ag_sleep_configure(options.wait);
     ag_pinned_configure(options.host, options.host_cache,
-                        options.origins[AG_OPTION_HOST_CACHE].kind == AG_ORIGIN_DEFAULT);
-    if (options.host != AG_HOST_NATIVE) {
+                        options.origins[AG_OPTION_HOST_CACHE].kind == AG_ORIGIN_DEFAULT,
+                        &options.rules);
+    if (ag_pinned_on) {
         ag_fence_configure(ag_processors_usable());
         ag_crew_configure(options.copy_threads);
         ag_pinned_made_configure(ag_touch_pieces);

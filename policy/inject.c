@@ -18,6 +18,7 @@
 
 static const struct ag_rules *rules;
 static unsigned failing; /* 1 << enum ag_call: kinds of calls that some rule fails */
+static unsigned placing; /* likewise, that ag_inject_deciding() answers for: pinned memory */
 static _Atomic uint64_t n_asked[AG_N_CALLS]; /* calls so far, while a rule counts them */
 
 /* What each rule that fails calls has counted: calls that it held for, and the bytes of those that
@@ -29,10 +30,12 @@ static struct {
 void ag_inject_configure(const struct ag_rules *new_rules)
 {
     rules = new_rules && new_rules->n ? new_rules : NULL;
-    failing = 0;
+    failing = placing = 0;
     for (unsigned i = 0; rules && i < rules->n; i++) {
         if (ag_rule_fails(&rules->rule[i]))
             failing |= rules->rule[i].calls;
+        if (rules->rule[i].says & 1u << AG_SAYS_HOST)
+            placing |= 1u << AG_CALL_HOST;
     }
 }
 
@@ -78,13 +81,14 @@ static bool fails(unsigned i, size_t bytes)
     return due;
 }
 
-/* The first rule that applies; what one that only fails calls lets pass is for those after it. */
-static struct ag_choice first_deciding(const struct ag_asked *asked)
+/* The first rule that applies; what one that only fails calls lets pass, as all do that may not
+ * fail, is for those after it. */
+static struct ag_choice first_deciding(const struct ag_asked *asked, bool may_fail)
 {
     struct ag_choice choice = {ag_rules_match(rules, 0, asked), false};
 
     while (choice.rule >= 0 && ag_rule_fails(&rules->rule[choice.rule])) {
-        choice.fails = fails((unsigned)choice.rule, asked->bytes);
+        choice.fails = may_fail && fails((unsigned)choice.rule, asked->bytes);
         if (choice.fails || !ag_rule_only_fails(&rules->rule[choice.rule]))
             break;
         choice.rule = ag_rules_match(rules, (unsigned)choice.rule + 1, asked);
@@ -106,23 +110,30 @@ static void tell_injected(const struct ag_asked *asked, int rule)
                 asked->bytes);
 }
 
-struct ag_choice ag_inject_choose(enum ag_call call, size_t bytes, int device, bool exporter,
-                                  const void *caller)
+/* Fills in what the rules ask for. */
+static struct ag_choice choose(struct ag_asked *asked, bool may_fail, const void *caller)
 {
-    struct ag_asked asked = {.call = call, .bytes = bytes, .device = device, .exporter = exporter};
     struct ag_choice choice;
     char thread[16];
 
     if (rules->needs & AG_NEED_MODULE)
-        asked.module = ag_caller_module(caller);
+        asked->module = ag_caller_module(caller);
     if (rules->needs & AG_NEED_NTH)
-        asked.nth = atomic_fetch_add_explicit(&n_asked[call], 1, memory_order_relaxed) + 1;
+        asked->nth = atomic_fetch_add_explicit(&n_asked[asked->call], 1, memory_order_relaxed) + 1;
     if (rules->needs & AG_NEED_THREAD && !prctl(PR_GET_NAME, thread))
-        asked.thread = thread;
-    choice = first_deciding(&asked);
+        asked->thread = thread;
+    choice = first_deciding(asked, may_fail);
     if (choice.fails)
-        tell_injected(&asked, choice.rule);
+        tell_injected(asked, choice.rule);
     return choice;
+}
+
+struct ag_choice ag_inject_choose(enum ag_call call, size_t bytes, int device, bool exporter,
+                                  const void *caller)
+{
+    struct ag_asked asked = {.call = call, .bytes = bytes, .device = device, .exporter = exporter};
+
+    return choose(&asked, true, caller);
 }
 
 CUresult ag_inject_error(struct ag_context *context)
@@ -132,22 +143,37 @@ CUresult ag_inject_error(struct ag_context *context)
     return result == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : result;
 }
 
-CUresult ag_inject(enum ag_call call, size_t bytes, int device, const void *caller)
+CUresult ag_inject_deciding(enum ag_call call, size_t bytes, int device, const void *caller,
+                            int *ret_rule)
 {
+    struct ag_asked asked = {.call = call, .bytes = bytes, .device = device};
     struct ag_context *context;
+    struct ag_choice choice;
+    bool captures;
 
-    if (!ag_inject_any(call))
+    *ret_rule = -1;
+    if (!((failing | placing) & 1u << call))
         return CUDA_SUCCESS;
     context = ag_context_current();
     if (!context && device < 0) /* the driver has its own error for that */
         return CUDA_SUCCESS;
-    if (ag_capture_is_open()) {
+    captures = ag_capture_is_open();
+    if (captures && ag_inject_any(call))
         ag_stats_add(AG_STAT_INJECTED_CAPTURE, 1);
+    if (captures && !(placing & 1u << call))
         return CUDA_SUCCESS;
-    }
-    if (!ag_inject_choose(call, bytes, device < 0 ? context->device->ordinal : device,
-                          ag_caller_of(caller) == AG_CALLER_EXPORTER, caller)
-             .fails)
-        return CUDA_SUCCESS;
-    return ag_inject_error(context);
+    asked.device = device < 0 ? context->device->ordinal : device;
+    asked.exporter = ag_caller_of(caller) == AG_CALLER_EXPORTER;
+    choice = choose(&asked, !captures, caller);
+    if (choice.fails)
+        return ag_inject_error(context);
+    *ret_rule = choice.rule;
+    return CUDA_SUCCESS;
+}
+
+CUresult ag_inject(enum ag_call call, size_t bytes, int device, const void *caller)
+{
+    int rule;
+
+    return ag_inject_deciding(call, bytes, device, caller, &rule);
 }

@@ -38,5 +38,8 @@ CUresult ag_inject_error(struct ag_context *context);
  * CUDA_SUCCESS: the driver is to be called. `device`: as above; the current context's is taken
  * where there is none. `caller`: the return address of the hook. */
 CUresult ag_inject(enum ag_call call, size_t bytes, int device, const void *caller);
+/* ag_inject(), and *ret_rule: the rule that decides what becomes of pinned memory, or -1. */
+CUresult ag_inject_deciding(enum ag_call call, size_t bytes, int device, const void *caller,
+                            int *ret_rule);
 
 #endif

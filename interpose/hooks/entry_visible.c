@@ -41,28 +41,29 @@ static void note_managed(const void *caller, size_t bytes)
 }
 
 /* Does memory that is kept serve the call? `how` as in policy/pinned/blocks.h. */
-static bool kept_host(void **p, size_t bytes, unsigned how)
+static bool kept_host(void **p, size_t bytes, unsigned how, int rule)
 {
-    return AG_UNLIKELY(ag_pinned_on) && p && bytes && ag_pinned_take(p, bytes, how);
+    return AG_UNLIKELY(ag_pinned_on) && p && bytes && ag_pinned_take(p, bytes, how, rule);
 }
 
-static bool kept_managed(const CUdeviceptr *p, size_t bytes, unsigned how)
+static bool kept_managed(const CUdeviceptr *p, size_t bytes, unsigned how, int rule)
 {
-    (void)p, (void)bytes, (void)how;
+    (void)p, (void)bytes, (void)how, (void)rule;
     return false;
 }
 
 /* What the driver gave. */
-static CUresult new_host(CUresult result, void **p, size_t bytes, unsigned how)
+static CUresult new_host(CUresult result, void **p, size_t bytes, unsigned how, int rule)
 {
     if (AG_UNLIKELY(ag_pinned_on) && result == CUDA_SUCCESS && bytes)
-        ag_pinned_note(*p, bytes, how);
+        ag_pinned_note(*p, bytes, how, rule);
     return result;
 }
 
-static CUresult new_managed(CUresult result, const CUdeviceptr *p, size_t bytes, unsigned how)
+static CUresult new_managed(CUresult result, const CUdeviceptr *p, size_t bytes, unsigned how,
+                            int rule)
 {
-    (void)p, (void)bytes, (void)how;
+    (void)p, (void)bytes, (void)how, (void)rule;
     return result;
 }
 
@@ -88,7 +89,7 @@ static CUresult given_managed(CUresult result, CUdeviceptr *p, size_t bytes, uin
         do {                                                                              \
             result = ag_cu.symbol(__VA_ARGS__);                                           \
         } while (AG_UNLIKELY(result == CUDA_ERROR_OUT_OF_MEMORY) && ag_pinned_relieve()); \
-        result = new_##kind(result, p, bytes, how);                                       \
+        result = new_##kind(result, p, bytes, how, rule);                                 \
     } while (0)
 
 /* Hooks of calls that take memory `p` of `bytes`, which a rule may fail. `kind`: of the memory, in
@@ -99,13 +100,14 @@ static CUresult given_managed(CUresult result, CUdeviceptr *p, size_t bytes, uin
     {                                                                         \
         uint64_t began = ag_trace_began();                                    \
         CUresult result = CUDA_SUCCESS;                                       \
+        int rule = -1;                                                        \
                                                                               \
         AG_ENTER(symbol, __VA_ARGS__);                                        \
         if (p && bytes)                                                       \
-            result = ag_inject(call, bytes, -1, CALLER);                      \
+            result = ag_inject_deciding(call, bytes, -1, CALLER, &rule);      \
         if (result == CUDA_SUCCESS)                                           \
             note_##kind(CALLER, bytes);                                       \
-        if (result == CUDA_SUCCESS && !kept_##kind(p, bytes, how))            \
+        if (result == CUDA_SUCCESS && !kept_##kind(p, bytes, how, rule))      \
             GIVEN_NEW(kind, how, symbol, __VA_ARGS__);                        \
         return ag_entry_leave(given_##kind(result, p, bytes, began, CALLER)); \
     }

@@ -103,16 +103,18 @@ static void take_kept(struct ag_pinned_block *block)
 }
 
 /* A BUSY block becomes the program's. */
-static void set_live(struct ag_pinned_block *block, size_t bytes)
+static void set_live(struct ag_pinned_block *block, const struct ag_pinned_request *request)
 {
     block->state = AG_PINNED_LIVE;
-    block->requested = bytes;
+    block->requested = request->bytes;
+    block->mode = request->mode;
     block->buffer_id = ag_ledger_new_buffer_id();
 }
 
 static bool may_keep(const struct ag_pinned_block *block, uint64_t most_bytes)
 {
-    return block->context && !block->is_altered && block->size <= most_bytes;
+    return block->context && !block->is_altered && block->mode != AG_HOST_NATIVE &&
+           block->size <= most_bytes;
 }
 
 static bool enter_table(struct ag_pinned_block *block)
@@ -174,23 +176,25 @@ static void note_bounds(uint64_t address, size_t bytes)
     ag_raise_to(&highest, address + bytes);
 }
 
-bool ag_pinned_blocks_note(uint64_t address, size_t bytes, unsigned how, struct ag_context *context,
-                           bool made)
+bool ag_pinned_blocks_note(uint64_t address, const struct ag_pinned_request *request,
+                           struct ag_context *context, bool made)
 {
     struct ag_pinned_block *block = ag_arena_get(&arena), *before;
     bool noted;
 
     if (!block)
         return false;
-    *block = (struct ag_pinned_block){.address = address,
-                                      .size = bytes,
-                                      .requested = bytes,
-                                      .how = how,
-                                      .kind = (uint8_t)kind_of(context, how, bytes),
-                                      .is_made = made,
-                                      .context = context,
-                                      .state = AG_PINNED_LIVE};
-    note_bounds(address, bytes + PAGE_BYTES);
+    *block =
+        (struct ag_pinned_block){.address = address,
+                                 .size = request->bytes,
+                                 .requested = request->bytes,
+                                 .mode = request->mode,
+                                 .how = request->how,
+                                 .kind = (uint8_t)kind_of(context, request->how, request->bytes),
+                                 .is_made = made,
+                                 .context = context,
+                                 .state = AG_PINNED_LIVE};
+    note_bounds(address, request->bytes + PAGE_BYTES);
     if (made)
         atomic_store_explicit(&any_made, true, memory_order_relaxed);
     ag_lock_take(&table.lock);
@@ -264,42 +268,44 @@ void ag_pinned_blocks_put_back(struct ag_pinned_block *block)
 }
 
 static bool serves(const struct ag_pinned_block *block, const struct ag_context *context,
-                   unsigned how, size_t bytes)
+                   const struct ag_pinned_request *request)
 {
-    return block->context == context && block->how == how && block->size >= bytes &&
-           class_of(block->size) == class_of(bytes);
+    return block->context == context && block->how == request->how &&
+           block->size >= request->bytes && class_of(block->size) == class_of(request->bytes);
 }
 
-/* Called with the lock held. With `oldest`, the newest one serves, too, where no work may use it:
- * what is known of it is in the processor's caches. */
-static struct ag_pinned_block *find_kept(const struct ag_context *context, unsigned how,
-                                         size_t bytes, bool oldest)
+/* Called with the lock held. Where frees do not wait, the work of the oldest one is done, if of
+ * any; the newest serves, too, where no work may use it: what is known of it is in the processor's
+ * caches. */
+static struct ag_pinned_block *find_kept(const struct ag_context *context,
+                                         const struct ag_pinned_request *request)
 {
-    const struct list *kind = &table.kinds[kind_of(context, how, bytes)];
+    const struct list *kind = &table.kinds[kind_of(context, request->how, request->bytes)];
     struct ag_pinned_block *block = kind->newest;
+    bool oldest = block && request->mode == AG_HOST_FAST &&
+                  (block->waits || !serves(block, context, request));
     unsigned seen = 0;
 
-    if (block && oldest && (block->waits || !serves(block, context, how, bytes)))
+    if (oldest)
         block = kind->oldest;
-    else
-        oldest = false;
-    while (block && !serves(block, context, how, bytes))
+    while (block && !serves(block, context, request))
         block = ++seen == MOST_SEEN ? NULL : oldest ? block->by_kind.newer : block->by_kind.older;
     return block;
 }
 
-struct ag_pinned_block *ag_pinned_blocks_take(const struct ag_context *context, unsigned how,
-                                              size_t bytes, bool oldest, uint64_t *ret_address)
+struct ag_pinned_block *ag_pinned_blocks_take(const struct ag_context *context,
+                                              const struct ag_pinned_request *request,
+                                              uint64_t *ret_address)
 {
     struct ag_pinned_block *block;
 
     *ret_address = 0;
     ag_lock_take(&table.lock);
-    block = find_kept(context, how, bytes, oldest);
+    block = find_kept(context, request);
     if (block)
         take_kept(block);
     if (block && !block->waits) {
-        set_live(block, bytes);
+        set_live(block, request);
         *ret_address = block->address;
         block = NULL;
     }
@@ -307,14 +313,15 @@ struct ag_pinned_block *ag_pinned_blocks_take(const struct ag_context *context, 
     return block;
 }
 
-bool ag_pinned_blocks_hand_over(struct ag_pinned_block *block, size_t bytes)
+bool ag_pinned_blocks_hand_over(struct ag_pinned_block *block,
+                                const struct ag_pinned_request *request)
 {
     bool handed;
 
     ag_lock_take(&table.lock);
     handed = !ends_here(block);
     if (handed)
-        set_live(block, bytes);
+        set_live(block, request);
     ag_lock_release(&table.lock);
     return handed;
 }

@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "interpose/core/driver/abi.h"
+#include "interpose/core/settings/rules.h"
 #include "policy/order/watch.h"
 
 struct ag_context;
@@ -26,14 +27,22 @@ struct ag_pinned_links {
     struct ag_pinned_block *newer, *older;
 };
 
+/* What the program asks for. */
+struct ag_pinned_request {
+    size_t bytes;
+    unsigned how;
+    enum ag_host_mode mode; /* what is to become of it when it is freed */
+};
+
 /* Guarded by a lock of blocks.c, but for the members that say otherwise. */
 struct ag_pinned_block {
     uint64_t address; /* never changes, nor do the four below */
     size_t size;      /* that the driver was asked for */
     unsigned how;
-    uint8_t kind;     /* its list, when it is KEPT */
-    bool is_made;     /* memory of ours (made.h); likewise */
-    size_t requested; /* that the program was given */
+    uint8_t kind;           /* its list, when it is KEPT */
+    bool is_made;           /* memory of ours (made.h); likewise */
+    size_t requested;       /* that the program was given */
+    enum ag_host_mode mode; /* that it was given with */
     enum ag_pinned_state state;
     bool is_altered;            /* somebody set what stays with the memory: it is never kept */
     uint64_t buffer_id;         /* 0: the driver's */
@@ -50,10 +59,11 @@ struct ag_pinned_block {
     struct ag_pinned_block *next; /* evicted with it */
 };
 
-/* The driver has given `bytes` at `address`, or we have `made` them. False: there is no memory to
- * note that, and the block is none of ours. What was known of the address before is forgotten. */
-bool ag_pinned_blocks_note(uint64_t address, size_t bytes, unsigned how, struct ag_context *context,
-                           bool made);
+/* The driver has given what was asked for at `address`, or we have `made` it. False: there is no
+ * memory to note that, and the block is none of ours. What was known of the address before is
+ * forgotten. */
+bool ag_pinned_blocks_note(uint64_t address, const struct ag_pinned_request *request,
+                           struct ag_context *context, bool made);
 struct ag_pinned_claim {
     struct ag_context *owner; /* of a LIVE block, unless that is gone */
     bool is_known;            /* a block begins there, LIVE or not */
@@ -70,13 +80,15 @@ bool ag_pinned_blocks_keep_at_once(uint64_t address, uint64_t most_bytes, uint64
 bool ag_pinned_blocks_keep(struct ag_pinned_block *block, uint64_t now_ns);
 /* Makes it KEPT again, as the oldest. */
 void ag_pinned_blocks_put_back(struct ag_pinned_block *block);
-/* Makes a KEPT block of at least `bytes`, but not much larger, the program's, at *ret_address: the
- * one that was freed last, or with `oldest`, if work may use that, first. Where work may use it, it
- * is returned instead, BUSY. NULL, and *ret_address 0: there is none. */
-struct ag_pinned_block *ag_pinned_blocks_take(const struct ag_context *context, unsigned how,
-                                              size_t bytes, bool oldest, uint64_t *ret_address);
+/* Makes a KEPT block of at least that many bytes, but not much larger, the program's, at
+ * *ret_address: the one that was freed last, or under AG_HOST_FAST, if work may use that, first.
+ * Where work may use it, it is returned instead, BUSY. NULL, and *ret_address 0: there is none. */
+struct ag_pinned_block *ag_pinned_blocks_take(const struct ag_context *context,
+                                              const struct ag_pinned_request *request,
+                                              uint64_t *ret_address);
 /* Makes a BUSY block the program's. False: its context is gone, and the block with it. */
-bool ag_pinned_blocks_hand_over(struct ag_pinned_block *block, size_t bytes);
+bool ag_pinned_blocks_hand_over(struct ag_pinned_block *block,
+                                const struct ag_pinned_request *request);
 
 /* Takes the oldest KEPT blocks of the context (NULL: of any) out of the table, until `most_bytes`
  * are left at most and nothing that was freed before `before_ns`. A list, by `next`, of BUSY

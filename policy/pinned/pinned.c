@@ -23,7 +23,8 @@
 
 bool ag_pinned_on;
 
-static enum ag_host_mode mode;
+static enum ag_host_mode usual_mode; /* of what no rule decides */
+static const struct ag_rules *rules;
 static uint64_t most_bytes; /* that are kept */
 
 /* Relaxed: a thread that sees them late looks once too often, or keeps one block more. */
@@ -31,12 +32,16 @@ static _Atomic uint64_t next_look_ns;
 static _Atomic bool is_short; /* of memory, the host, when it was looked at last */
 
 /* Keeps a tenth of the host's memory at most, unless the setting was set. */
-void ag_pinned_configure(enum ag_host_mode how, struct ag_size cache, bool is_default)
+void ag_pinned_configure(enum ag_host_mode mode, struct ag_size cache, bool is_default,
+                         const struct ag_rules *new_rules)
 {
     struct ag_host_room room;
 
-    mode = how;
-    ag_pinned_on = how != AG_HOST_NATIVE;
+    usual_mode = mode;
+    rules = new_rules;
+    ag_pinned_on = mode != AG_HOST_NATIVE;
+    for (unsigned i = 0; i < rules->n; i++)
+        ag_pinned_on |= (rules->rule[i].says & 1u << AG_SAYS_HOST) != 0;
     if (!ag_pinned_on)
         return;
     ag_host_room_read("", &room);
@@ -63,14 +68,29 @@ static bool is_kept_kind(unsigned how)
     return !(how & ~(unsigned)KEEPS_FLAGS);
 }
 
-/* The address of a block that was kept; 0: there is none. */
-static uint64_t serve_kept(struct ag_context *context, size_t bytes, unsigned how)
+static struct ag_pinned_request request_for(size_t bytes, unsigned how, int rule)
 {
-    const bool oldest = mode == AG_HOST_FAST; /* the work is done there, if anywhere */
+    struct ag_request_params params = {.host = usual_mode};
+
+    if (rule >= 0)
+        ag_rule_apply(&rules->rule[rule], &params);
+    return (struct ag_pinned_request){.bytes = bytes, .how = how, .mode = params.host};
+}
+
+/* An allocation was made. */
+static void count_rule(int rule, size_t bytes)
+{
+    if (rule >= 0)
+        ag_stats_rule_hit(rule, bytes);
+}
+
+/* The address of a block that was kept; 0: there is none. */
+static uint64_t serve_kept(struct ag_context *context, const struct ag_pinned_request *request)
+{
     struct ag_pinned_block *block;
     uint64_t address;
 
-    block = ag_pinned_blocks_take(context, how, bytes, oldest, &address);
+    block = ag_pinned_blocks_take(context, request, &address);
     if (!block)
         return address;
     if (!ag_pinned_ready_is(block, context)) {
@@ -78,49 +98,55 @@ static uint64_t serve_kept(struct ag_context *context, size_t bytes, unsigned ho
         return 0;
     }
     address = block->address;
-    return ag_pinned_blocks_hand_over(block, bytes) ? address : 0;
+    return ag_pinned_blocks_hand_over(block, request) ? address : 0;
 }
 
 /* The address of a new block of ours; 0: it is the driver's to make. */
-static uint64_t make_new(struct ag_context *context, size_t bytes, unsigned how)
+static uint64_t make_new(struct ag_context *context, const struct ag_pinned_request *request)
 {
-    void *memory = ag_pinned_made_get(context, bytes);
+    void *memory = ag_pinned_made_get(context, request->bytes);
 
     if (!memory)
         return 0;
-    if (!ag_pinned_blocks_note((uintptr_t)memory, bytes, how, context, true)) {
-        (void)ag_pinned_made_free(memory, bytes);
+    if (!ag_pinned_blocks_note((uintptr_t)memory, request, context, true)) {
+        (void)ag_pinned_made_free(memory, request->bytes);
         return 0;
     }
     return (uintptr_t)memory;
 }
 
-bool ag_pinned_take(void **ret_p, size_t bytes, unsigned how)
+bool ag_pinned_take(void **ret_p, size_t bytes, unsigned how, int rule)
 {
+    const struct ag_pinned_request request = request_for(bytes, how, rule);
     struct ag_context *context;
     uint64_t address = 0;
 
     ag_stats_add(AG_STAT_PINNED_ASKED, 1);
-    if (!is_kept_kind(how) || !(ag_pinned_blocks_n_kept() || ag_pinned_made_may(bytes)) ||
-        !(context = serving_context()))
+    if (request.mode == AG_HOST_NATIVE || !is_kept_kind(how) ||
+        !(ag_pinned_blocks_n_kept() || ag_pinned_made_may(bytes)) || !(context = serving_context()))
         return false;
     if (ag_pinned_blocks_n_kept())
-        address = serve_kept(context, bytes, how);
+        address = serve_kept(context, &request);
     if (address)
         ag_stats_add(AG_STAT_PINNED_HIT, 1);
-    else if ((address = make_new(context, bytes, how)))
+    else if ((address = make_new(context, &request)))
         ag_stats_add(AG_STAT_PINNED_MADE, 1);
-    if (address)
-        *ret_p = (void *)(uintptr_t)address;
-    return address != 0;
+    if (!address)
+        return false;
+    count_rule(rule, bytes);
+    *ret_p = (void *)(uintptr_t)address;
+    return true;
 }
 
-void ag_pinned_note(void *p, size_t bytes, unsigned how)
+/* What is never kept is noted, too: what was known of its address is out of date. */
+void ag_pinned_note(void *p, size_t bytes, unsigned how, int rule)
 {
+    const struct ag_pinned_request request = request_for(bytes, how, rule);
     struct ag_context *context = ag_context_current();
 
+    count_rule(rule, bytes);
     if (context && !ag_context_is_inside() && is_kept_kind(how))
-        (void)ag_pinned_blocks_note((uintptr_t)p, bytes, how, context, false);
+        (void)ag_pinned_blocks_note((uintptr_t)p, &request, context, false);
 }
 
 /* --- what goes back --- */
@@ -288,7 +314,7 @@ CUresult ag_pinned_free(void *p)
         return ag_cu.cuMemFreeHost(
             (void *)AG_LOOKUP_UNKNOWN); /* it says why not, as of any address */
     if (!claim.may_keep ||
-        !ag_pinned_ready_order(block, claim.owner, context, mode == AG_HOST_CACHE))
+        !ag_pinned_ready_order(block, claim.owner, context, block->mode == AG_HOST_CACHE))
         return free_natively(p, block, claim.owner, now);
     if (ag_pinned_blocks_keep(block, now))
         ag_stats_add(AG_STAT_PINNED_KEPT, 1);

@@ -18,16 +18,19 @@
 #include "interpose/core/settings/options.h"
 #include "policy/pinned/blocks.h"
 
-/* Is anything kept, by the settings? Written before the first call is served. */
+/* Is anything kept, by the settings, or does a rule say what is? Written before the first call is
+ * served. */
 extern bool ag_pinned_on;
 
-void ag_pinned_configure(enum ag_host_mode mode, struct ag_size cache, bool is_default);
+/* `is_default`: nobody set `cache`. The rules must stay. */
+void ag_pinned_configure(enum ag_host_mode mode, struct ag_size cache, bool is_default,
+                         const struct ag_rules *rules);
 
 /* Only where it is on. The program asks for `bytes` > 0: true, and *ret_p set, where a kept block
- * serves; `how` as in blocks.h. */
-bool ag_pinned_take(void **ret_p, size_t bytes, unsigned how);
+ * serves; `how` as in blocks.h; `rule`: that decides, or -1. */
+bool ag_pinned_take(void **ret_p, size_t bytes, unsigned how, int rule);
 /* The driver gave `bytes` at `p`. */
-void ag_pinned_note(void *p, size_t bytes, unsigned how);
+void ag_pinned_note(void *p, size_t bytes, unsigned how, int rule);
 /* The whole of cuMemFreeHost. */
 CUresult ag_pinned_free(void *p);
 

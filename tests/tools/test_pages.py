@@ -47,7 +47,7 @@ class Pages(CommandTest):
         text = "".join(read(page) for page in pages())
         rules = re.findall(r'ALLOGRAFT_RULES="([^"]+)"', text) + re.findall(r"--rule '([^']+)'", text)
         rules += re.findall(r"^RULES = (.*)$", text, re.MULTILINE)
-        rules += re.findall(r"`((?:size|from|thread|nth)[^`]*:(?:native|pool|managed|fail[^`]*))`", text)
+        rules += re.findall(r"`((?:size|from|thread|nth)[^`]*:(?:native|pool|managed|host=\w+|fail[^`]*))`", text)
         self.assertGreater(len(rules), 9)
         for rule in rules:
             result = allograft("run", "--rule", rule, "true")
@@ -60,10 +60,10 @@ class Pages(CommandTest):
         for word in conditions:
             self.assertRegex(chapter, rf"`{re.escape(word)}[`<=>]")
         actions = re.findall(r'\[AG_SAYS_\w+\] = \{"(\w*)",\s*"([^"]+)"\}', source)
-        self.assertEqual(len(actions), 13)
-        for name, _ in actions[7:]:  # of calls that fail
+        self.assertEqual(len(actions), 14)
+        for name, _ in actions[8:]:  # of calls that fail
             self.assertRegex(chapter, rf"\| [^|]*`{name}[`=]")
-        for name, values in actions[:7]:
+        for name, values in actions[:8]:
             written = values.replace("|", r"\|") if name else "` `".join(values.split("|"))
             for value in values.split("|"):
                 self.assertIn(value, chapter)

@@ -18,7 +18,6 @@ enum ag_on_error { AG_ON_ERROR_NOTE, AG_ON_ERROR_REPORT, AG_ON_ERROR_EXIT };
 #define AG_ON_ERROR_STATUS 70 /* the exit status of the latter */
 enum ag_copy { AG_COPY_BY_DRIVER, AG_COPY_BY_CREW };
 enum ag_wait_mode { AG_WAIT_MODE_NATIVE, AG_WAIT_MODE_SLEEP, AG_WAIT_MODE_AUTO };
-enum ag_host_mode { AG_HOST_NATIVE, AG_HOST_CACHE, AG_HOST_FAST };
 enum ag_guard { AG_GUARD_OFF, AG_GUARD_POISON, AG_GUARD_CANARY, AG_GUARD_PAGE };
 
 struct ag_size {

@@ -49,7 +49,7 @@ static const char calls_allowed[] =
     "device, async, managed, virtual, host, pool, graph, several with | between, or any";
 static const char actions_allowed[] =
     "auto, pool, native, managed, backend=, prefer=, access=, prefetch=, read_mostly, async=, "
-    "fail, and with it every=, after=, over=, chance=, seed=";
+    "host=, fail, and with it every=, after=, over=, chance=, seed=";
 
 static const struct {
     const char *name, *values;
@@ -61,6 +61,7 @@ static const struct {
     [AG_SAYS_PREFETCH] = {"prefetch", "alloc|launch|off"},
     [AG_SAYS_READ_MOSTLY] = {"read_mostly", "0|1"},
     [AG_SAYS_ASYNC] = {"async", "pass|managed"},
+    [AG_SAYS_HOST] = {"host", "native|cache|fast"},
     [AG_SAYS_FAIL] = {"fail", "no value"},
     [AG_SAYS_EVERY] = {"every", "N, from 1"},
     [AG_SAYS_AFTER] = {"after", "N, from 1"},
@@ -81,6 +82,17 @@ _Static_assert(N_ACTIONS == AG_N_SAYS, "each has a row");
     (1u << AG_SAYS_EVERY | 1u << AG_SAYS_AFTER | 1u << AG_SAYS_OVER | 1u << AG_SAYS_CHANCE | \
      1u << AG_SAYS_SEED)
 #define SAYS_OF_FAIL (1u << AG_SAYS_FAIL | SAYS_WHICH_FAIL)
+
+/* The calls that a rule is for which names none: memory of the device, and of the host where it
+ * says what becomes of that. */
+static unsigned usual_calls(unsigned says)
+{
+    const unsigned host = 1u << AG_CALL_HOST;
+
+    if (!(says & 1u << AG_SAYS_HOST))
+        return AG_CALLS_OF_MEMORY;
+    return says & ~(SAYS_OF_FAIL | 1u << AG_SAYS_HOST) ? AG_CALLS_OF_MEMORY | host : host;
+}
 
 /* ---- pieces of text ------------------------------------------------------------------------ */
 
@@ -479,6 +491,8 @@ static bool parse_value(enum ag_says says, struct slice value, struct ag_request
         params->prefetch = (enum ag_prefetch)choice;
     else if (says == AG_SAYS_READ_MOSTLY)
         params->read_mostly = choice != 0;
+    else if (says == AG_SAYS_HOST)
+        params->host = (enum ag_host_mode)choice;
     else
         params->async_managed = choice != 0;
     return true;
@@ -562,6 +576,9 @@ static int refuse_incomplete(const struct parser *parser, struct slice whole, un
                        "\"seed=\" without chance=; allowed: in rules with both");
     if (!fails && seen & 1u << C_CALL)
         return fail_at(parser, whole.begin, "\"call=\" without fail; allowed: in rules with fail");
+    if (rule->says & 1u << AG_SAYS_HOST && !(rule->calls & 1u << AG_CALL_HOST))
+        return fail_at(parser, whole.begin,
+                       "\"host=\" of calls that pin no memory; allowed: with call=host too");
     if (seen & 1u << C_SIZE && !(rule->calls & ~AG_CALLS_WITHOUT_SIZE))
         return fail_at(parser, whole.begin,
                        "\"size\" of calls that have none; allowed: with call= of other calls too");
@@ -576,11 +593,8 @@ static int parse_rule(const struct parser *parser, struct slice whole, struct ag
     size_t length = (size_t)(whole.end - whole.begin);
     unsigned seen = 0;
 
-    *ret = (struct ag_rule){.size = {0, UINT64_MAX},
-                            .nth = {0, UINT64_MAX},
-                            .device = -1,
-                            .calls = AG_CALLS_OF_MEMORY,
-                            .fail = AG_FAIL_ALL};
+    *ret = (struct ag_rule){
+        .size = {0, UINT64_MAX}, .nth = {0, UINT64_MAX}, .device = -1, .fail = AG_FAIL_ALL};
     while (conditions.begin) {
         int result = parse_condition(parser, cut_at(&conditions, ','), &seen, ret);
 
@@ -597,6 +611,8 @@ static int parse_rule(const struct parser *parser, struct slice whole, struct ag
         if (result)
             return result;
     }
+    if (!(seen & 1u << C_CALL))
+        ret->calls = usual_calls(ret->says);
     if (length >= sizeof(ret->text))
         length = sizeof(ret->text) - 1;
     memcpy(ret->text, whole.begin, length);
@@ -758,6 +774,8 @@ void ag_rule_apply(const struct ag_rule *rule, struct ag_request_params *params)
         params->read_mostly = rule->params.read_mostly;
     if (rule->says & 1u << AG_SAYS_ASYNC)
         params->async_managed = rule->params.async_managed;
+    if (rule->says & 1u << AG_SAYS_HOST)
+        params->host = rule->params.host;
 }
 
 /* ---- printing ------------------------------------------------------------------------------ */
@@ -821,7 +839,7 @@ static struct slice nth_word(const char *words, unsigned i)
 }
 
 /* Nothing for those of a rule that names none. */
-static void print_calls(unsigned calls, char *buffer, size_t size)
+static void print_calls(unsigned calls, unsigned usual, char *buffer, size_t size)
 {
     char text[LONGEST_TOKEN] = "";
     size_t length = 0;
@@ -833,7 +851,7 @@ static void print_calls(unsigned calls, char *buffer, size_t size)
             length += (size_t)snprintf(text + length, sizeof(text) - length, "%s%.*s",
                                        length ? "|" : "", (int)(word.end - word.begin), word.begin);
     }
-    if (calls != AG_CALLS_OF_MEMORY)
+    if (calls != usual)
         append_word(buffer, size, "call=%s", calls == (1u << AG_N_CALLS) - 1 ? "any" : text);
 }
 
@@ -851,7 +869,7 @@ void ag_rule_conditions(const struct ag_rule *rule, char *buffer, size_t size)
         append_word(buffer, size, "nth=%" PRIu64 "..%" PRIu64, rule->nth.first, rule->nth.last);
     if (*rule->thread)
         append_word(buffer, size, "thread=%s", rule->thread);
-    print_calls(rule->calls, buffer, size);
+    print_calls(rule->calls, usual_calls(rule->says), buffer, size);
     if (!*buffer)
         append_word(buffer, size, "*");
 }
@@ -887,9 +905,13 @@ void ag_rule_settings(const struct ag_rule *rule, char *buffer, size_t size)
 {
     const struct ag_request_params *params = &rule->params;
     const unsigned chosen[] = {
-        [AG_SAYS_BACKEND] = params->backend,         [AG_SAYS_PREFER] = params->prefer.kind,
-        [AG_SAYS_ACCESS] = params->access,           [AG_SAYS_PREFETCH] = params->prefetch,
-        [AG_SAYS_READ_MOSTLY] = params->read_mostly, [AG_SAYS_ASYNC] = params->async_managed,
+        [AG_SAYS_BACKEND] = params->backend,
+        [AG_SAYS_PREFER] = params->prefer.kind,
+        [AG_SAYS_ACCESS] = params->access,
+        [AG_SAYS_PREFETCH] = params->prefetch,
+        [AG_SAYS_READ_MOSTLY] = params->read_mostly,
+        [AG_SAYS_ASYNC] = params->async_managed,
+        [AG_SAYS_HOST] = params->host,
     };
 
     *buffer = '\0';

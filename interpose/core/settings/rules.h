@@ -19,6 +19,7 @@ enum ag_managed_backend { AG_MANAGED_AUTO, AG_MANAGED_PLAIN, AG_MANAGED_POOL };
 enum ag_prefer_kind { AG_PREFER_DEVICE, AG_PREFER_HOST, AG_PREFER_NUMA, AG_PREFER_NONE };
 enum ag_access { AG_ACCESS_DEVICE, AG_ACCESS_PEERS, AG_ACCESS_NONE };
 enum ag_prefetch { AG_PREFETCH_ALLOC, AG_PREFETCH_LAUNCH, AG_PREFETCH_OFF };
+enum ag_host_mode { AG_HOST_NATIVE, AG_HOST_CACHE, AG_HOST_FAST };
 
 /* Where managed memory had best lie. */
 struct ag_prefer {
@@ -26,7 +27,8 @@ struct ag_prefer {
     unsigned node; /* of NUMA, else 0 */
 };
 
-/* Where an allocation is to come from, and how managed memory is to behave. */
+/* Where an allocation is to come from, how managed memory is to behave, and what becomes of pinned
+ * memory that is freed. */
 struct ag_request_params {
     enum ag_policy policy;
     enum ag_managed_backend backend;
@@ -35,6 +37,7 @@ struct ag_request_params {
     enum ag_prefetch prefetch;
     bool read_mostly;
     bool async_managed; /* the program's own cudaMallocAsync: from a managed pool */
+    enum ag_host_mode host;
 };
 
 /* Calls of the program that take memory. */
@@ -51,7 +54,7 @@ enum ag_call {
 
 #define AG_CALLS_OF_MEMORY                                                \
     (1u << AG_CALL_DEVICE | 1u << AG_CALL_ASYNC | 1u << AG_CALL_MANAGED | \
-     1u << AG_CALL_VIRTUAL) /* of rules that name none */
+     1u << AG_CALL_VIRTUAL) /* of rules that name none, and say more than host= */
 #define AG_CALLS_WITHOUT_SIZE (1u << AG_CALL_POOL | 1u << AG_CALL_GRAPH)
 
 /* Facts of one allocating call. Facts that no rule asks for (ag_rules.needs) may be left out. */
@@ -78,7 +81,7 @@ struct ag_range {
 struct ag_rule {
     struct ag_range size, nth;
     int device;                      /* -1: any */
-    unsigned calls;                  /* 1 << enum ag_call */
+    unsigned calls;                  /* 1 << enum ag_call; with host=, that of AG_CALL_HOST */
     char from[AG_GLOB_MAX];          /* "" : any */
     char thread[AG_GLOB_MAX];        /* "" : any */
     struct ag_request_params params; /* what it says, where `says` has the bit */
@@ -95,6 +98,7 @@ enum ag_says {
     AG_SAYS_PREFETCH,
     AG_SAYS_READ_MOSTLY,
     AG_SAYS_ASYNC,
+    AG_SAYS_HOST,
     AG_SAYS_FAIL,
     AG_SAYS_EVERY, /* this and what follows: of the calls that fail */
     AG_SAYS_AFTER,

@@ -145,6 +145,43 @@ class Pinned(Case):
             for _, result in self.kept('large', variants=not_made):
                 self.assertEqual(result.report()['pinned']['made'], 0)
 
+    def test_rules(self):
+        """They decide by size and number what is kept; the setting decides the rest, and no rule that names no pinned
+        memory. What is kept serves no allocation that is to be the driver's."""
+        for host, rules, decided, hits, kept in (
+                ('native', 'size>=64KiB:host=cache', [20], 16, 20),
+                ('fast', 'size<64KiB:host=native', [20], 16, 20),
+                ('cache', '*:host=native', [40], 0, 0),
+                ('native', '*:host=native', [40], 0, 0),
+                ('native', 'nth=1..8:host=fast; *:host=native', [8, 32], 0, 8),
+                ('native', '*:managed; *:host=cache', [0, 40], 32, 40),
+                ('native', 'from=*:pool,host=cache; *:host=native', [40, 0], 32, 40),
+                ('cache', '*:managed; from=libnothing:host=native', [0, 0], 32, 40),
+                ('native', 'thread=nobody:host=cache; device=1:host=cache', [0, 0], 0, 0)):
+            report = run_faked(['cold', '5'], {'ALLOGRAFT_HOST': host, 'ALLOGRAFT_RULES': rules}).report()
+            with self.subTest(host=host, rules=rules):
+                self.assertEqual([rule['hits'] for rule in report['rules']], decided)
+                self.assertEqual((report['pinned']['hits'], report['pinned']['kept']), (hits, kept))
+                self.assertEqual(report['no_rule']['hits'], 0)
+                self.assertEqual(report['rules'][-1]['bytes'] > 0, decided[-1] > 0)
+
+    def test_a_free_waits_as_the_rule_said(self):
+        ruled = [dict(FAST, ALLOGRAFT_RULES='*:host=cache'), dict(CACHE, ALLOGRAFT_RULES='size=4000:host=native'),
+                 {'ALLOGRAFT_RULES': 'nth=1..5:host=cache', 'ALLOGRAFT_HOST': 'native'}]
+        for variant, result in self.kept('wait', variants=ruled, settings={'SIM_SCHED': 'lazy'}):
+            if variant == ruled[0]:
+                self.assertEqual(result.report()['pinned']['waited'], 12)
+        for _, result in self.kept('early', variants=[dict(CACHE, ALLOGRAFT_RULES='size=4000:host=fast')]):
+            self.assertEqual(result.report()['pinned']['left'], 3)
+
+    def test_rules_in_captures_and_threads(self):
+        mixed = {'ALLOGRAFT_RULES': 'size<1KiB:host=fast; size=1601..4000:host=native; *:host=cache'}
+        failing = {'ALLOGRAFT_RULES': 'size>1GiB:fail,host=cache; call=host,size>1GiB:fail'}
+        self.kept('answers', variants=[mixed])
+        self.kept('capture', variants=[dict(FAST, **mixed), failing])
+        for _, result in self.kept('threads', '40', variants=[dict(CACHE, **mixed)], seeds=some(SEEDS, 2)):
+            self.assertEqual(sum(rule['hits'] for rule in result.report()['rules']), 160)
+
     def test_the_bound(self):
         result = run_faked(['cold', '5'], dict(CACHE, ALLOGRAFT_HOST_CACHE='600000'))
         pinned = result.report()['pinned']

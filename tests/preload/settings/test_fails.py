@@ -80,6 +80,12 @@ class Fails(Case):
             native = report['devices'][0]['placements']['native']
             self.assertEqual((native['allocs'], native['failed']), (0, 4 * TURNS))
 
+    def test_calls_whose_memory_the_rule_keeps(self):
+        """Alone beside fail, host= holds for pinned memory; with other actions, for that of the device, too."""
+        self.fails('*:fail,every=2,host=cache', HOST, lambda n, kind, bytes_: n % 2 == 0)
+        self.fails('*:native,fail,host=fast', MEMORY + HOST, lambda n, kind, bytes_: True)
+        self.fails('*:native; call=host|device:fail,host=fast', HOST, lambda n, kind, bytes_: True)
+
     def test_calls_by_kind(self):
         for kinds, names in ((HOST, 'host'), (('pool',), 'pool'), (('graph', 'graph-parameters'), 'graph'),
                              (('managed',), 'managed'), (('virtual',), 'virtual'), (('async', 'from-pool'), 'async'),

@@ -334,7 +334,7 @@ static void one_variant(uint64_t seed, const char *variant)
     int status;
 
     if ((strstr(variant, "FREE=ordered") && !traits_device_only(seed)) ||
-        (strstr(variant, "HOST=fast") && traits_wait_by_host_free(seed))) {
+        (strcasestr(variant, "host=fast") && traits_wait_by_host_free(seed))) {
         printf("%llu %.*s skip\n", (unsigned long long)seed, (int)name, variant);
         return;
     }

@@ -68,6 +68,7 @@ POLICIES = {
     'pinned': 'ALLOGRAFT_HOST=cache',
     'ptiny': 'ALLOGRAFT_HOST=cache|ALLOGRAFT_HOST_CACHE=20KiB|ALLOGRAFT_POLICY=native',
     'pfast': 'ALLOGRAFT_HOST=fast',
+    'pmix': mixed('size<2KiB:host=native', 'nth=1..30:host=fast', '*:host=cache'),
     'off': 'ALLOGRAFT_DISABLE=1',
     # Copies: on a device that reaches pageable memory by itself they stay the driver's.
     'ccrew': CREW,

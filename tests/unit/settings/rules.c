@@ -194,6 +194,12 @@ static void calls(void)
         {"call=host|GRAPH:fail", 1u << AG_CALL_HOST | 1u << AG_CALL_GRAPH},
         {"size>=0,call=any:fail", (1u << AG_N_CALLS) - 1},
         {"size>=1,call=any:fail", ((1u << AG_N_CALLS) - 1) & ~AG_CALLS_WITHOUT_SIZE},
+        {"*:host=cache", 1u << AG_CALL_HOST},
+        {"size>=1:host=native", 1u << AG_CALL_HOST},
+        {"*:fail,every=2,host=cache", 1u << AG_CALL_HOST},
+        {"*:pool,host=cache", AG_CALLS_OF_MEMORY | 1u << AG_CALL_HOST},
+        {"*:host=fast,async=managed", AG_CALLS_OF_MEMORY | 1u << AG_CALL_HOST},
+        {"call=host|pool:fail,host=fast", 1u << AG_CALL_HOST | 1u << AG_CALL_POOL},
     };
 
     for (size_t i = 0; i < N_OF(cases); i++) {
@@ -254,6 +260,9 @@ static const struct {
     {"READ_MOSTLY = 0", {.read_mostly = false}},
     {"async=managed", {.async_managed = true}},
     {"async=pass", {.async_managed = false}},
+    {"host=native", {.host = AG_HOST_NATIVE}},
+    {"host=cache", {.host = AG_HOST_CACHE}},
+    {"Host = FAST", {.host = AG_HOST_FAST}},
     {"managed , prefer = none , async = managed",
      {.policy = AG_POLICY_MANAGED, .prefer = {AG_PREFER_NONE, 0}, .async_managed = true}},
 };
@@ -267,7 +276,8 @@ static void actions_write(void)
                                              AG_ACCESS_PEERS,
                                              AG_PREFETCH_OFF,
                                              true,
-                                             true};
+                                             true,
+                                             AG_HOST_FAST};
     char text[100];
 
     for (size_t i = 0; i < N_OF(written); i++) {
@@ -298,6 +308,7 @@ static void actions_write(void)
         CHECK_SAID(params.async_managed ==
                        (says & 1u << AG_SAYS_ASYNC ? said : &others)->async_managed,
                    "%s", text);
+        CHECK_SAID(params.host == (says & 1u << AG_SAYS_HOST ? said : &others)->host, "%s", text);
         /* Nothing but zeros where it says nothing: what was said is what differs. */
         CHECK_SAID(strchr(text, ',') || !(says & (says - 1)), "%s says %x", text, says);
     }
@@ -325,7 +336,7 @@ static void blanks_do_not_matter(void)
 #define C_ALLOWED "; allowed: size, device, from, nth, thread, call, *"
 #define A_ALLOWED                                                                                  \
     "; allowed: auto, pool, native, managed, backend=, prefer=, access=, prefetch=, read_mostly, " \
-    "async=, fail, and with it every=, after=, over=, chance=, seed="
+    "async=, host=, fail, and with it every=, after=, over=, chance=, seed="
 #define S_ALLOWED "; allowed: bytes such as 4096, 64KiB or 1.5GiB; behind = also A..B"
 #define G_ALLOWED "; allowed: a name, in it * for any characters and ? for one"
 #define K_ALLOWED                                                                                \
@@ -437,6 +448,15 @@ static const struct {
     {"*:read_mostly=2", "column 15: \"2\" is no value of read_mostly; allowed: 0|1"},
     {"*:read_mostly=", "column 15: read_mostly has no value; allowed: 0|1"},
     {"*:async=pool", "column 9: \"pool\" is no value of async; allowed: pass|managed"},
+    {"*:host=pool", "column 8: \"pool\" is no value of host; allowed: native|cache|fast"},
+    {"*:host=cahce", "column 8: \"cahce\" is no value of host; allowed: native|cache|fast; did "
+                     "you mean cache?"},
+    {"*:host", "column 7: host has no value; allowed: native|cache|fast"},
+    {"*:host=fast,host=fast", "column 13: a second \"host\" in one rule; allowed: one"},
+    {"*:pool; call=host:host=cache",
+     "column 9: \"call=\" without fail; allowed: in rules with fail"},
+    {"call=device|pool:fail,host=cache",
+     "column 1: \"host=\" of calls that pin no memory; allowed: with call=host too"},
     {"*:prefer=" N40 N40,
      "column 10: \"" N40 "\" is no value of prefer; allowed: device|host|numa:N|none"},
     {"*:access=none,access=none", "column 15: a second \"access\" in one rule; allowed: one"},
@@ -495,6 +515,7 @@ static void refuses(void)
     CHECK(ag_rules_parse("*:pol", &rules, NULL, 0) == -EINVAL);
     parses("*:native,async=managed"); /* of the program's own pools, no contradiction */
     parses("*:pool,prefetch=launch"); /* where it spills */
+    parses("*:native,host=cache");    /* of other memory */
 }
 
 static void bounds(void)
@@ -545,6 +566,12 @@ static void prints(void)
         {"call=any:fail,chance=1", "call=any", "", "fail,chance=1"},
         {"call=virtual|managed|async|device:fail,every=1", "*", "", "fail,every=1"},
         {"thread=a,call=pool:fail,native", "thread=a,call=pool", "native", "fail"},
+        {"size>=1MiB:Host=Cache", "size>=1MiB", "", "host=cache"},
+        {"*:fail,every=2,host=fast,async=pass", "*", "", "async=pass,host=fast,fail,every=2"},
+        {"call=host:fail,host=fast", "*", "", "host=fast,fail"},
+        {"call=host|device:fail,host=fast", "call=device|host", "", "host=fast,fail"},
+        {"call=host|device|async|virtual|managed:fail,pool,host=fast", "*", "pool",
+         "host=fast,fail"},
         {"size=0:pool", "size=0", "pool", ""},
     };
     char conditions[AG_RULE_TEXT], placement[AG_RULE_TEXT], settings[AG_RULE_TEXT];
@@ -598,6 +625,13 @@ static void finds_hidden_rules(void)
         {"call=host:fail;*:pool", -1},
         {"call=any:fail;call=host|managed:fail", 0},
         {"*:pool;*:fail", 0},
+        {"*:pool;*:host=cache", -1},
+        {"*:host=cache;*:pool", -1},
+        {"*:host=cache;size>4:host=native", 0},
+        {"*:host=cache;*:pool,host=cache", -1},
+        {"*:pool,host=cache;*:pool", 0},
+        {"*:host=cache;call=host:fail", 0},
+        {"call=host:fail,after=9;*:host=cache", -1},
     };
 
     for (size_t i = 0; i < N_OF(cases); i++) {
