@@ -118,6 +118,16 @@ static CUresult box_at_once(CUdeviceptr p, void *host, bool up)
     return D(cuMemcpy3D)(&box);
 }
 
+/* Uploads one after the other. */
+static CUresult uploads(CUdeviceptr p, const void *plain, unsigned n, size_t bytes, CUstream stream)
+{
+    CUresult result = CUDA_SUCCESS;
+
+    for (unsigned i = 0; i < n && !result; i++)
+        result = D(cuMemcpyHtoDAsync)(p, plain, bytes, stream);
+    return result;
+}
+
 static void waits_by_size(CUdeviceptr p, void *plain)
 {
     WAITS("R1000", "cuMemcpyHtoDAsync, pageable, 64 KiB, same stream", nonblocking,
@@ -134,12 +144,8 @@ static void waits_by_size(CUdeviceptr p, void *plain)
           D(cuMemcpyHtoDAsync)(p, plain, 4 * MIB, nonblocking));
     WAITS("R1026", "cuMemcpyHtoDAsync, pageable, 8 MiB, same stream", nonblocking,
           D(cuMemcpyHtoDAsync)(p, plain, 8 * MIB, nonblocking));
-    WAITS("R1027", "cuMemcpyHtoDAsync, pageable, 8 times 1 MiB, same stream", nonblocking, ({
-              CUresult result = CUDA_SUCCESS;
-              for (unsigned i = 0; i < 8 && !result; i++)
-                  result = D(cuMemcpyHtoDAsync)(p, plain, MIB, nonblocking);
-              result;
-          }));
+    WAITS("R1027", "cuMemcpyHtoDAsync, pageable, 8 times 1 MiB, same stream", nonblocking,
+          uploads(p, plain, 8, MIB, nonblocking));
     WAITS("R1004", "cuMemcpyHtoDAsync, pageable, 1 MiB, legacy stream, kernel on a blocking one",
           blocking, D(cuMemcpyHtoDAsync)(p, plain, MIB, NULL));
     WAITS("R1005", "cuMemcpyHtoDAsync, pageable, 16 MiB, another stream", nonblocking,
@@ -152,6 +158,26 @@ static void waits_by_size(CUdeviceptr p, void *plain)
           D(cuMemcpyHtoD)(p, plain, 4 * KIB));
     WAITS("R1007", "cuMemcpyDtoHAsync, pageable, 16 MiB, another stream", nonblocking,
           D(cuMemcpyDtoHAsync)(plain, p, 16 * MIB, other_nonblocking));
+}
+
+static void waits_by_number(CUdeviceptr p, void *plain)
+{
+    WAITS("R1028", "cuMemcpyHtoDAsync, pageable, 2 MiB, blocking stream, kernel on the legacy one",
+          NULL, uploads(p, plain, 1, 2 * MIB, blocking));
+    WAITS("R1029", "cuMemcpyHtoDAsync, pageable, 3 MiB, blocking stream, kernel on the legacy one",
+          NULL, uploads(p, plain, 1, 3 * MIB, blocking));
+    WAITS("R1038", "the same, twice 2 MiB", NULL, uploads(p, plain, 2, 2 * MIB, blocking));
+    WAITS("R1039", "cuMemcpyHtoDAsync, pageable, twice 1 MiB, same stream", nonblocking,
+          uploads(p, plain, 2, MIB, nonblocking));
+    WAITS("R1052", "cuMemcpyHtoDAsync, pageable, 3 times 1 MiB, same stream", nonblocking,
+          uploads(p, plain, 3, MIB, nonblocking));
+    WAITS("R1053", "cuMemcpyHtoDAsync, pageable, 3 times 128 KiB, same stream", nonblocking,
+          uploads(p, plain, 3, 128 * KIB, nonblocking));
+    WAITS("R1054", "cuMemcpyHtoDAsync, pageable, 100 times 64 KiB, same stream", nonblocking,
+          uploads(p, plain, 100, 64 * KIB, nonblocking));
+    WAITS("R1055", "cuMemcpyHtoDAsync, pageable, 2 MiB and 64 KiB, same stream", nonblocking,
+          uploads(p, plain, 1, 2 * MIB, nonblocking)
+              ?: uploads(p, plain, 1, 64 * KIB, nonblocking));
 }
 
 static void waits_by_call(CUdeviceptr p, void *plain)
@@ -223,6 +249,7 @@ void group_waits_host_copies(void)
     OK(D(cuMemcpyDtoH)(plain, p, 128 * MIB));
     synchronize();
     waits_by_size(p, plain);
+    waits_by_number(p, plain);
     waits_by_call(p, plain);
     waits_by_memory(p);
 }

@@ -458,8 +458,8 @@ static void captures(void)
     say("captured: %zu wrong", wrong(pinned, bytes, 2));
 }
 
-/* A kernel waits for what the program does after copies on its stream, and on others. From 4 MiB on
- * they wait for the kernel natively, too (R1025). */
+/* A kernel waits for what the program does after copies on its stream, and on others. More than two
+ * pieces of 1 MiB wait for the kernel natively, too (R1025, R1052). */
 static void behind(void)
 {
     size_t bytes = 2 * MIB;
@@ -474,17 +474,16 @@ static void behind(void)
         launch_spin(blocking, flag);
         for (unsigned i = 0; i < 3; i++) {
             fill(host, bytes, turn + i);
-            OK(cuMemcpyHtoDAsync(device, host, bytes / (i + 1), blocking));
+            OK(cuMemcpyHtoDAsync(device, host, bytes / 2 >> 2 * i, blocking));
         }
-        OK(cuMemcpyHtoDAsync(device, host, bytes / 8, blocking));
         fill(host, bytes / 2, turn);
         OK(cuMemcpyHtoDAsync(device + bytes / 2, host, bytes / 2, nonblocking));
         OK(cuMemcpyDtoHAsync(host, device + bytes / 2, bytes / 2, nonblocking));
         say("beside it: %zu wrong", wrong(host, bytes / 2, turn));
         atomic_store(flag, 1);
         OK(cuStreamSynchronize(blocking));
-        OK(cuMemcpyDtoH(host, device, bytes / 3));
-        say("behind it: %zu wrong", wrong(host, bytes / 3, turn + 2));
+        OK(cuMemcpyDtoH(host, device, bytes / 32));
+        say("behind it: %zu wrong", wrong(host, bytes / 32, turn + 2));
     }
 }
 

@@ -7,11 +7,14 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-/* Async uploads of more pageable memory than that wait for the work before them, also for the
- * legacy stream's; smaller ones where so much of them is under way on their stream: for the first
- * of these. A GPU was asked of 2 and of 3 MiB, and of eight of 1 MiB (R1024 to R1027). */
-#define MOST_UNWAITED  ((size_t)2 << 20)
-#define MOST_UNDER_WAY ((size_t)8 << 20)
+/* Async uploads of pageable memory go in pieces, of which two may be under way on a stream: one
+ * that has more waits for the work before it, also for the legacy stream's, and the third piece of
+ * several uploads for the first of these. An H100 was asked of 2 and of 3 MiB, of two of 2 MiB, and
+ * of eight of 1 MiB (R1024 to R1029, R1038). Uploads of 64 KiB are read into the command, as CUDA's
+ * documentation has it. */
+#define PIECE       ((size_t)1 << 20)
+#define MOST_PIECES 2u
+#define NO_PIECE    ((size_t)64 << 10)
 
 enum side { SIDE_DEVICE, SIDE_PINNED, SIDE_MAPPED_HOST, SIDE_MANAGED, SIDE_PAGEABLE, SIDE_BAD };
 
@@ -183,23 +186,32 @@ static size_t bytes_of(const struct sim_copy *copy)
     return copy->width * copy->height * copy->depth;
 }
 
+static size_t pieces_of(size_t bytes)
+{
+    return bytes <= NO_PIECE ? 0 : (bytes + PIECE - 1) / PIECE;
+}
+
+/* Those of the uploads that are under way on the stream. */
+static size_t pieces_under_way(CUstream stream)
+{
+    size_t pieces = 0;
+
+    sim_ops_prune(&stream->uploads);
+    for (unsigned i = 0; i < stream->uploads.n; i++)
+        pieces += pieces_of(bytes_of(&stream->uploads.at[i]->work.u.copy));
+    return pieces;
+}
+
 /* What a copy from pageable memory waits for before its source is read. */
 static void wait_to_stage(CUstream stream, size_t bytes, bool async)
 {
-    if (!async || bytes > MOST_UNWAITED) {
+    if (!async || pieces_of(bytes) > MOST_PIECES) {
         if (async)
             sim_stream_wait_for_legacy(stream);
         (void)sim_stream_drain(stream);
         return;
     }
-    for (;;) {
-        size_t under_way = bytes;
-
-        sim_ops_prune(&stream->uploads);
-        for (unsigned i = 0; i < stream->uploads.n; i++)
-            under_way += bytes_of(&stream->uploads.at[i]->work.u.copy);
-        if (!stream->uploads.n || under_way < MOST_UNDER_WAY)
-            return;
+    while (pieces_of(bytes) && pieces_under_way(stream) + pieces_of(bytes) > MOST_PIECES) {
         struct sim_op *first = sim_op_ref(stream->uploads.at[0]);
         sim_wait(first);
         sim_op_unref(first);
@@ -319,7 +331,7 @@ CUresult sim_copy_submit(CUstream handle, CUcontext ctx, struct sim_copy *copy, 
     struct sim_op *op = NULL;
     work.u.copy.host_waits_here = wait && dst == SIDE_PAGEABLE;
     sim_enqueue(stream, &work, NULL, &op);
-    if (src == SIDE_PAGEABLE && async && !copy->of_batch)
+    if (src == SIDE_PAGEABLE && async && !copy->of_batch && pieces_of(bytes_of(copy)))
         sim_ops_add(&stream->uploads, op);
     if (wait) {
         sim_wait(op);
