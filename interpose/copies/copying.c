@@ -42,7 +42,8 @@
 #define END_WAIT_NS     1000000000u
 #define SHORT_NS        30000u /* less than the upload before, the crew's, has saved */
 #define LONGEST_REST    255u
-#define UNWAITED_BYTES  ((size_t)2 << 20) /* of an upload that natively waits for no work (H100) */
+#define UNWAITED_BYTES  ((size_t)2 << 20)  /* of an upload that natively waits for no work (H100) */
+#define COMMAND_BYTES   ((size_t)64 << 10) /* of one that is natively read into a command */
 
 static struct {
     size_t least;      /* bytes that a copy must have */
@@ -269,6 +270,33 @@ static size_t least_piece(bool to_host)
     return piece < least ? piece : least;
 }
 
+static bool is_blocking(CUstream stream)
+{
+    unsigned flags = 0;
+
+    return stream == CU_STREAM_PER_THREAD || !ag_cu.cuStreamGetFlags ||
+           ag_cu.cuStreamGetFlags(stream, &flags) != CUDA_SUCCESS ||
+           !(flags & CU_STREAM_NON_BLOCKING);
+}
+
+/* May the stream, which is idle, have to wait for the legacy one? The call of an upload that is not
+ * large returns meanwhile, and natively the next one waits: the driver has room for two pieces of
+ * 1 MiB on a stream (H100). It counts its own. */
+static bool may_wait_for_legacy(const struct ag_transfer *transfer, size_t bytes)
+{
+    bool is_idle;
+
+    if (transfer->waits || transfer->what.to_host || bytes > UNWAITED_BYTES ||
+        bytes <= COMMAND_BYTES || !transfer->stream || transfer->stream == CU_STREAM_LEGACY ||
+        !is_blocking(transfer->stream))
+        return false;
+    if (!ag_capture_guard_enter())
+        return true;
+    is_idle = ag_cu.cuStreamQuery(CU_STREAM_LEGACY) == CUDA_SUCCESS;
+    ag_capture_guard_leave();
+    return !is_idle;
+}
+
 /* Whose is the copy? With AG_WORTH_CREW everything is ready for it. */
 static enum ag_worth weigh(struct attempt *attempt, struct ag_slots *slots, size_t bytes)
 {
@@ -276,7 +304,8 @@ static enum ag_worth weigh(struct attempt *attempt, struct ag_slots *slots, size
 
     if (!slots || slots->is_broken || ag_crew_size() < 2)
         return AG_WORTH_DRIVER;
-    if (!are_slots_free(slots, attempt) || (attempt->is_queued && !comes_to_rest(slots, attempt))) {
+    if (!are_slots_free(slots, attempt) || (attempt->is_queued && !comes_to_rest(slots, attempt)) ||
+        may_wait_for_legacy(&attempt->transfer, bytes)) {
         ag_stats_add(AG_STAT_COPIES_QUEUED, 1);
         return AG_WORTH_DRIVER;
     }

@@ -578,32 +578,45 @@ static void behind_large(void)
     OK(cuCtxSynchronize());
 }
 
+struct beside {
+    CUdeviceptr device, words;
+    CUevent filled; /* the words, on the legacy stream */
+};
+
+/* `n` uploads on a stream that has no work, while the legacy stream has some. */
+static void beside_legacy(struct beside *beside, unsigned n, size_t bytes, CUstream stream)
+{
+    unsigned char *host = malloc(bytes);
+
+    fill(host, bytes, 1);
+    launch_fill(NULL, beside->words, 1000, 7);
+    OK(cuEventRecord(beside->filled, NULL));
+    SAY_CODE("idle beside the legacy stream", cuStreamQuery(stream));
+    for (unsigned i = 0; i < n; i++)
+        OK(cuMemcpyHtoDAsync(beside->device, host, bytes, stream));
+    say("%u of %zu MiB: the legacy stream's work is %s", n, bytes / MIB,
+        cuEventQuery(beside->filled) == CUDA_SUCCESS ? "done" : "not done");
+    OK(cuCtxSynchronize());
+    memset(host, 0, bytes);
+    OK(cuMemcpyDtoH(host, beside->device, bytes));
+    say("%zu wrong", wrong(host, bytes, 1));
+    free(host);
+}
+
 /* A blocking stream that has no work waits for the legacy one all the same, and so does a call of
- * which more is under way than the driver has room for. */
+ * which more is under way than the driver has room for (R1028 to R1038). */
 static void legacy(void)
 {
-    enum { N = 1000 };
-    size_t most = 4 * MIB;
-    unsigned char *host = malloc(most);
-    CUdeviceptr device, words;
-    CUevent filled;
+    struct beside beside;
 
-    OK(cuEventCreate(&filled, CU_EVENT_DISABLE_TIMING));
-    OK(cuMemAlloc(&device, most));
-    OK(cuMemAlloc(&words, N * sizeof(uint32_t)));
-    fill(host, most, 1);
-    for (size_t bytes = 2 * MIB; bytes <= most; bytes += MIB) {
-        launch_fill(NULL, words, N, 7);
-        OK(cuEventRecord(filled, NULL));
-        SAY_CODE("idle beside the legacy stream", cuStreamQuery(blocking));
-        OK(cuMemcpyHtoDAsync(device, host, bytes, blocking));
-        say("%zu MiB: the legacy stream's work is %s", bytes / MIB,
-            cuEventQuery(filled) == CUDA_SUCCESS ? "done" : "not done");
-        OK(cuCtxSynchronize());
-        memset(host, 0, bytes);
-        OK(cuMemcpyDtoH(host, device, bytes));
-        say("%zu wrong", wrong(host, bytes, 1));
-    }
+    OK(cuEventCreate(&beside.filled, CU_EVENT_DISABLE_TIMING));
+    OK(cuMemAlloc(&beside.device, 4 * MIB));
+    OK(cuMemAlloc(&beside.words, 1000 * sizeof(uint32_t)));
+    for (size_t bytes = 2 * MIB; bytes <= 4 * MIB; bytes += MIB)
+        beside_legacy(&beside, 1, bytes, blocking);
+    beside_legacy(&beside, 2, 2 * MIB, blocking);
+    beside_legacy(&beside, 2, 2 * MIB, nonblocking);
+    beside_legacy(&beside, 2, 2 * MIB, CU_STREAM_PER_THREAD);
 }
 
 static void forks(void)
