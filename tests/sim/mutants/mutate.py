@@ -3,11 +3,12 @@
 # the variable DIFF_MUTANT switches one on. The number of a mistake is its place in the list, from 1.
 #
 #   mutate.py --files LIST              the sources that have any
-#   mutate.py LIST ROOT SOURCE OUT      one of them
+#   mutate.py LIST ROOT FOLDER          all of them, as mutated_NAME in the folder
 # A place that is not found exactly once is left out, and run_mutants.py fails: the list is to be kept
 # up with the sources.
 
 import collections
+import os
 import re
 import sys
 
@@ -70,16 +71,26 @@ def problems(rows, root):
     return found
 
 
+def write(path, text):
+    """What is there already is left as old as it is, and is not compiled again."""
+    if os.path.exists(path):
+        with open(path, encoding='utf-8') as f:
+            if f.read() == text:
+                return
+    with open(path, 'w', encoding='utf-8') as f:
+        f.write(text)
+
+
 def main():
     rows = read(sys.argv[2] if sys.argv[1] == '--files' else sys.argv[1])
+    sources = sorted({place[0] for row in rows for place in row.places})
     if sys.argv[1] == '--files':
-        print('\n'.join(sorted({place[0] for row in rows for place in row.places})))
+        print('\n'.join(sources))
         return
-    _, _, root, source, out = sys.argv
-    with open(root + '/' + source, encoding='utf-8') as f:
-        text = mutated(rows, source, f.read())
-    with open(out, 'w', encoding='utf-8') as f:
-        f.write(text)
+    _, _, root, folder = sys.argv
+    for source in sources:
+        with open(os.path.join(root, source), encoding='utf-8') as f:
+            write(os.path.join(folder, 'mutated_' + os.path.basename(source)), mutated(rows, source, f.read()))
 
 
 if __name__ == '__main__':
