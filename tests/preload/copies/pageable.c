@@ -285,7 +285,7 @@ static void *copy_in_thread(void *number)
     OK(cuCtxSetCurrent(context));
     OK(cuStreamCreate(&own, CU_STREAM_NON_BLOCKING));
     OK(cuMemAlloc(&device, bytes));
-    for (unsigned turn = 0; turn < 8; turn++) {
+    for (unsigned turn = 0; turn < 4; turn++) {
         CUstream stream = turn % 2 ? own : CU_STREAM_PER_THREAD;
 
         fill(host, bytes, value + turn);
@@ -488,7 +488,7 @@ static void behind(void)
 }
 
 /* Uploads one after the other, with no wait between them. */
-enum { ROW = 20, ROW_TARGETS = 3 };
+enum { ROW = 8, ROW_TARGETS = 3 };
 #define ROW_BYTES (8 * MIB)
 
 static void upload_row(int way, unsigned char *host, const CUdeviceptr *to, size_t bytes)

@@ -75,7 +75,7 @@ class Pageable(Case):
     def test_uploads_in_a_row_are_the_crews(self):
         for variant, result in self.same([program('preload_pageable'), 'row'], variants=[SMALLEST], seeds=SEEDS):
             copies = result.report()['copies']
-            self.assertEqual((copies['crew'], copies['queued']), (5 * (20 + 3), 0))
+            self.assertEqual((copies['crew'], copies['queued']), (5 * (8 + 3), 0))
 
     @unittest.skipUnless(REACHES, 'an older kernel')
     def test_one_behind_a_kernel_is_the_drivers(self):
