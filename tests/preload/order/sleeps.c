@@ -3,6 +3,7 @@
  *
  *     sleeps kinds          every kind of wait, for work that takes its time
  *     sleeps many           the same often, and for nothing, so that places are learnt
+ *     sleeps long           one wait that no thread spends on its way to a processor
  *     sleeps later          work that is submitted during a wait, and waits for its end
  *     sleeps apart          a kernel for which the legacy stream does not wait
  *     sleeps captures       waits during captures, and a capture that begins during a wait
@@ -29,6 +30,7 @@
 #include "tests/common/say.h"
 
 #define BUSY_NS   3000000 /* the device is busy */
+#define LONG_NS   200000000
 #define TIMES     12
 #define N_THREADS 4
 #define BYTES     ((size_t)1 << 16)
@@ -39,6 +41,7 @@ static CUevent event;
 static CUdeviceptr memory;
 static char pageable[BYTES];
 static _Atomic uint32_t done, may_end;
+static uintptr_t busy_ns = BUSY_NS;
 
 static void take_time(void *ns)
 {
@@ -60,23 +63,30 @@ static unsigned long n_waits(void)
     return n;
 }
 
-/* Those, and looks. */
+/* Those, and what a wait that sleeps begins with: an event after all that it is for. */
+static unsigned long n_begun(void)
+{
+    return n_waits() + sim_calls("cuEventRecord") + sim_calls("cuCtxRecordEvent");
+}
+
+/* Waits, and looks. */
 static unsigned long n_asked(void)
 {
     return n_waits() + sim_calls("cuStreamQuery") + sim_calls("cuEventQuery");
 }
 
-/* A device that works by itself takes its time only once the program waits, however late. */
+/* A device that works by itself takes its time only once the program waits, however late: after
+ * ten seconds nobody is going to. */
 static void take_time_once_asked(void *asked_before)
 {
     const struct timespec soon = {0, BUSY_NS / 30};
     const char *schedule = getenv("SIM_SCHED");
 
-    for (int i = 0; i < 1000 && schedule && !strcmp(schedule, "thread") &&
+    for (int i = 0; i < 100000 && schedule && !strcmp(schedule, "thread") &&
                     n_asked() == (unsigned long)(uintptr_t)asked_before;
          i++)
         (void)nanosleep(&soon, NULL);
-    take_time((void *)BUSY_NS);
+    take_time((void *)busy_ns);
 }
 
 static void be_busy(CUstream stream)
@@ -197,6 +207,15 @@ static void wait_in_every_way(unsigned times)
     }
 }
 
+/* Neither is the driver asked whether there is anything to wait for, nor does the work take its
+ * time, before a wait that sleeps has begun. */
+static void wait_long(void)
+{
+    busy_ns = LONG_NS;
+    be_busy(NULL);
+    say_done("the legacy stream", wait_legacy(), 0);
+}
+
 /* --- what a wait is not for --- */
 
 /* What another thread waits by, once it has used the context and the work is there. */
@@ -233,9 +252,9 @@ static pthread_t begin_wait(CUresult (*wait)(void), CUstream stream)
         ;
     OK(cuLaunchHostFunc(stream, take_time, (void *)(uintptr_t)(10 * BUSY_NS)));
     OK(cuEventRecord(event, stream));
-    before = n_waits();
+    before = n_begun();
     atomic_store(&waiter.is_there, true);
-    while (n_waits() == before)
+    while (n_begun() == before)
         (void)nanosleep(&while_it_begins, NULL);
     return thread;
 }
@@ -537,6 +556,8 @@ int main(int argc, char **argv)
         wait_in_every_way(1);
     else if (!strcmp(what, "many"))
         wait_in_every_way(TIMES);
+    else if (!strcmp(what, "long"))
+        wait_long();
     else if (!strcmp(what, "later"))
         submit_later();
     else if (!strcmp(what, "apart"))
