@@ -39,7 +39,7 @@ static void *finish_late(void *unused)
 static void test_sleeps(void)
 {
     struct ag_wait wait = {0};
-    uint64_t began, used;
+    uint64_t began, used, took;
     pthread_t other;
 
     CHECK(pthread_create(&other, NULL, finish_late, NULL) == 0);
@@ -49,9 +49,10 @@ static void test_sleeps(void)
     while (!atomic_load(&done))
         ag_wait_pause(&wait);
     used = processor_ns() - used;
+    took = ag_clock_ns() - began;
     CHECK(errno == ENOTTY);
-    CHECK(ag_clock_ns() - began >= WAITED_NS / 2);
-    CHECK(used < WAITED_NS / 4);
+    CHECK(took >= WAITED_NS / 2);
+    CHECK(used < took / 2); /* a slow machine spends some of each 160 us on waking up */
     CHECK(pthread_join(other, NULL) == 0);
 }
 
@@ -112,17 +113,18 @@ static void test_device(void)
 {
     const uint64_t ms = 1000000;
     struct ag_wait wait = {0};
-    uint64_t began = ag_clock_ns(), took;
+    uint64_t began = ag_clock_ns(), until;
     long slept = sleeps();
 
     while (ag_wait_for_device_until(&wait, began + 5 * ms))
         ;
     CHECK(sleeps() == slept);
-    while (ag_wait_for_device_until(&wait, began + 60 * ms))
+    while (sleeps() == slept) /* some turns later, which on a busy machine take long */
+        CHECK(ag_wait_for_device_until(&wait, UINT64_MAX));
+    until = ag_clock_ns() + 5 * ms;
+    while (ag_wait_for_device_until(&wait, until))
         ;
-    took = ag_clock_ns() - began;
-    CHECK(sleeps() > slept);
-    CHECK(took >= 60 * ms);
+    CHECK(ag_clock_ns() >= until);
     CHECK(!ag_wait_for_device_until(&wait, ag_clock_ns() - 1));
 }
 
