@@ -241,7 +241,8 @@ class Holders(Case):
         taken, ns = (self.raw['holders'][key] for key in ('taken', 'taking_ns'))
         self.assertEqual(taken, sum(s['ever']['blocks'] for s in report['holders']['stacks']))
         self.assertGreater(ns, 4000 * 10)
-        self.assertLess(ns, seconds * 1e9)
+        # One in 16 is timed, and the thread may be kept from its processor in just that one.
+        self.assertLess(ns, 17 * seconds * 1e9)
         self.assertEqual(report['holders']['taken'], taken)
         self.assertEqual(report['holders']['taking_ns'], ns)
         path = os.path.join(self.folder, 'report.json')
