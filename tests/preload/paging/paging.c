@@ -240,11 +240,18 @@ static void arrivals(CUdeviceptr p)
 
 /* --- places --- */
 
-static void *end_later(void *flag)
+static struct {
+    _Atomic uint32_t may_end; /* the kernel */
+    atomic_bool is_asked;     /* about it, so that it need not wait for longer */
+} beside;
+
+/* Who waited for the kernel is not to hang. */
+static void *end_once_asked(void *unused)
 {
-    (void)usleep(300000);
-    atomic_store((_Atomic uint32_t *)flag, 1);
-    return NULL;
+    for (unsigned i = 0; i < 10000 && !atomic_load(&beside.is_asked); i++)
+        (void)usleep(1000);
+    atomic_store(&beside.may_end, 1);
+    return unused;
 }
 
 static void say_place(const char *what, CUdeviceptr p, size_t bytes, allograft_place place)
@@ -282,17 +289,17 @@ static void use(CUdeviceptr p)
 /* While a kernel waits for the host nothing moves: after it, before a launch. */
 static void place_beside_work(CUdeviceptr p, CUdeviceptr other)
 {
-    static _Atomic uint32_t flag;
     CUstream stream;
     pthread_t ends;
 
-    atomic_store(&flag, 0);
     OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-    launch_spin(stream, &flag);
-    OK(pthread_create(&ends, NULL, end_later, (void *)&flag));
+    launch_spin(stream, &beside.may_end);
+    OK(pthread_create(&ends, NULL, end_once_asked, NULL));
     say_place("beside work", p, BYTES, ALLOGRAFT_PLACE_HOST);
     say("under way %d", cuStreamQuery(stream) == CUDA_ERROR_NOT_READY);
+    atomic_store(&beside.is_asked, true);
     OK(pthread_join(ends, NULL));
+    (void)usleep(300000); /* nor is it tried again at once (policy/paging/rest.h) */
     OK(cuStreamSynchronize(stream));
     use(other);
     OK(cuStreamDestroy(stream));
