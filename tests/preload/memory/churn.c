@@ -506,7 +506,6 @@ static void full_in_capture(void)
 /* A graph is instantiated on a card that is full but for what was freed, whose users still run:
  * meanwhile another thread captures in global mode, which a wait of ours must not end. */
 static _Atomic uint32_t runs_on;
-static _Atomic bool begun;
 
 struct beside {
     CUcontext context;
@@ -520,7 +519,6 @@ static void *instantiate_beside(void *data)
     CUgraphExec exec;
 
     OK(cuCtxSetCurrent(beside->context));
-    atomic_store(&begun, true);
     beside->code = cuGraphInstantiateWithFlags(&exec, beside->graph, 0);
     return NULL;
 }
@@ -554,6 +552,7 @@ static void capture_beside(void)
     pthread_t thread, other;
     CUstream stream, busy;
     CUgraph graph;
+    unsigned long n_before;
 
     begin_churn();
     OK(cuCtxGetCurrent(&beside.context));
@@ -568,8 +567,9 @@ static void capture_beside(void)
     launch_spin(busy, &runs_on);
     OK(pthread_create(&other, NULL, let_go, NULL));
     OK(cuMemFree(freed));
+    n_before = sim_calls("cuGraphInstantiateWithFlags");
     OK(pthread_create(&thread, NULL, instantiate_beside, &beside));
-    while (!atomic_load(&begun))
+    while (sim_calls("cuGraphInstantiateWithFlags") == n_before)
         (void)usleep(100);
     (void)usleep(100 * 1000);
     OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));

@@ -211,11 +211,13 @@ static void threads(void)
 }
 
 static CUdeviceptr freed_elsewhere;
+static atomic_bool is_about_to_free;
 
 static void *free_elsewhere(void *unused)
 {
     (void)unused;
     OK(cuCtxSetCurrent(context));
+    atomic_store(&is_about_to_free, true);
     OK(cuMemFree(freed_elsewhere)); /* natively it waits here for the kernel */
     return NULL;
 }
@@ -235,6 +237,8 @@ static void waits(void)
     OK(cuMemAlloc(&freed_elsewhere, 56 * MIB));
     launch_spin(stream, &flag);
     OK(pthread_create(&thread, NULL, free_elsewhere, NULL));
+    while (!atomic_load(&is_about_to_free))
+        usleep(1000);
     usleep(300000);
     OK(cuMemFree(0)); /* waits for nothing */
     SAY_CODE("more than is free until the kernel ends", cuMemAlloc(&held, 40 * MIB));
