@@ -636,7 +636,7 @@ static void known_to_be_done(void)
         part_of_iteration(CU_STREAM_PER_THREAD, iteration, 0, 6); /* a part of what is known */
         (void)signal_comes(iteration + 1, 5000);
         send_signal(CU_STREAM_LEGACY, 1000 + iteration);
-        bool came = signal_comes(1000 + iteration, 5000);
+        bool came = signal_comes(1000 + iteration, 20000);
         int query = (int)cuStreamQuery(CU_STREAM_PER_THREAD);
         say("signal %d, query %d", came, query);
     }
