@@ -7,6 +7,8 @@
 #include "interpose/hooks/entry_replay.h"
 #include "interpose/hooks/movable/aside.h"
 #include "policy/contexts/context.h"
+#include "policy/paging/ranges.h"
+#include "policy/paging/use.h"
 
 static inline uint64_t host_address(const void *host)
 {
@@ -31,6 +33,32 @@ static void flush_for_copy(bool all_of_context, CUdeviceptr one, CUdeviceptr oth
         ag_replay_flush_context(NULL, AG_FLUSH_COPY);
         ag_replay_flush_thread(AG_FLUSH_COPY);
     }
+}
+
+/* A copy within the device uses memory as a kernel does. */
+static void use_within(CUdeviceptr to, CUdeviceptr from, size_t bytes)
+{
+    if (ag_latch_is_on())
+        ag_use_before_copy(to, from, bytes);
+}
+
+/* A copy of unified addresses is known to be one only where both are of memory that can move. */
+static void use_if_within(CUdeviceptr to, CUdeviceptr from, size_t bytes)
+{
+    if (ag_latch_is_on() && ag_range_may_hold(to) && ag_range_may_hold(from))
+        ag_use_before_copy(to, from, bytes);
+}
+
+static void before_copy_within(CUdeviceptr to, CUdeviceptr from, size_t bytes)
+{
+    flush_for_copy(false, to, from);
+    use_within(to, from, bytes);
+}
+
+static void before_copy(CUdeviceptr to, CUdeviceptr from, size_t bytes)
+{
+    flush_for_copy(true, to, from);
+    use_if_within(to, from, bytes);
 }
 
 /* Asks for the same on the default stream where that is due (aside.h). */

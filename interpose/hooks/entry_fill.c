@@ -4,6 +4,7 @@
 #include "graph/copies.h"
 #include "interpose/hooks/entry_replay.h"
 #include "interpose/hooks/movable/aside.h"
+#include "policy/paging/use.h"
 
 static bool record_line(struct ag_stream *state, bool blocking, CUdeviceptr to, unsigned width,
                         uint32_t value, size_t count)
@@ -31,6 +32,20 @@ static bool record_rows(struct ag_stream *state, bool blocking, CUdeviceptr to, 
                                  .is_blocking = blocking};
 
     return ag_copies_fill(state, &fill);
+}
+
+/* A fill uses memory as a kernel does. */
+static void use_line(CUdeviceptr to, size_t width, size_t count)
+{
+    if (ag_latch_is_on())
+        ag_use_before_copy(to, to, width * count);
+}
+
+/* One of rows, where that is most of what lies between the first and the last. */
+static void use_rows(CUdeviceptr to, size_t pitch, size_t width, size_t columns, size_t rows)
+{
+    if (rows && columns * width >= pitch / 2)
+        use_line(to, 1, (rows - 1) * pitch + columns * width);
 }
 
 /* Asks for the same on the default stream, by `fill`, where that is due (aside.h). */

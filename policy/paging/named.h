@@ -9,6 +9,7 @@
 
 struct ag_name {
     CUdeviceptr address, range; /* in the range that begins there */
+    CUdeviceptr end;            /* of what is used of it; 0: that of the range */
     unsigned uses;              /* kernels that name it */
 };
 

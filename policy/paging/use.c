@@ -33,9 +33,9 @@
 #define MOST_WANTED  2048u     /* pieces of one launch */
 #define MOST_AT_ONCE 64u       /* pieces each way */
 
-/* What is about to be launched: a graph, or what names the memory of a kernel. */
+/* What is about to be launched: a graph, or what names the memory of a kernel or a copy. */
 struct launched {
-    CUgraphExec graph; /* NULL: a kernel */
+    CUgraphExec graph; /* NULL: none */
     struct ag_names names;
 };
 
@@ -139,6 +139,19 @@ static void want(struct ag_movable *range, struct ag_piece *piece)
         mover.wanted[mover.n_wanted++] = (struct ag_move){range, piece, NULL};
 }
 
+/* Does what is named have the piece in it, or half of that at least? */
+static bool is_of(const struct ag_name *name, const struct ag_movable *range,
+                  const struct ag_piece *piece)
+{
+    CUdeviceptr from = range->address + piece->offset, to = from + piece->size;
+
+    if (!name->end)
+        return true; /* who is given an address may use all that follows it */
+    from = from > name->address ? from : name->address;
+    to = to < name->end ? to : name->end;
+    return to > from && 2 * (to - from) >= piece->size;
+}
+
 /* The pieces of a block from an address on: is some of them to come? `collects`: they are wanted.
  */
 static bool use_block(const struct ag_name *name, uint64_t launch, bool collects)
@@ -150,7 +163,8 @@ static bool use_block(const struct ag_name *name, uint64_t launch, bool collects
         return false;
     for (size_t i = (name->address - range->address) / range->pieces[0].size; i < range->n_pieces;
          i++) {
-        if (!use_piece(range, &range->pieces[i], launch, name->uses))
+        if (!is_of(name, range, &range->pieces[i]) ||
+            !use_piece(range, &range->pieces[i], launch, name->uses))
             continue;
         any = true;
         if (collects)
@@ -358,6 +372,26 @@ void ag_use_before_launch(const struct ag_launch *launch)
     launched.graph = NULL;
     ag_name_launch(&launched.names, launch);
     if (launched.names.n)
+        use_launched(&launched);
+}
+
+static void name_line(struct ag_names *names, CUdeviceptr address, size_t bytes)
+{
+    if (ag_range_may_hold(address))
+        names->at[names->n++] =
+            (struct ag_name){.address = address, .end = address + bytes, .uses = 1};
+}
+
+void ag_use_before_copy(CUdeviceptr to, CUdeviceptr from, size_t bytes)
+{
+    struct launched launched; /* not zeroed, as above */
+
+    launched.graph = NULL;
+    launched.names.n = 0;
+    name_line(&launched.names, to, bytes);
+    if (from != to)
+        name_line(&launched.names, from, bytes);
+    if (launched.names.n && !ag_capture_is_open())
         use_launched(&launched);
 }
 

@@ -9,6 +9,10 @@
  * for longest goes. Whatever becomes of that, the launch finds its memory. */
 void ag_use_before_launch(const struct ag_launch *launch);
 
+/* Called before the driver's copy within the device, or with `to` twice its fill, likewise: of so
+ * many bytes, whoever's they are. What crosses the bus wherever it lies has no need to move. */
+void ag_use_before_copy(CUdeviceptr to, CUdeviceptr from, size_t bytes);
+
 /* Called before the launch of a graph, likewise: what its kernels name is known (named.h). */
 void ag_use_before_graph(CUgraphExec exec);
 

@@ -14,7 +14,10 @@
  *                        driver has ended, as the CUDA runtime does
  *     paging turns N K   N passes over sixteen blocks of 16 MiB, K kernels on each in turn
  *     paging graphs N K  the same by launches of graphs of K kernels, the first block's of which is
- *                        updated to be the last one's, and back */
+ *                        updated to be the last one's, and back
+ *     paging fills N K   N passes over sixteen blocks of 4 MiB, K fills of each in turn
+ *     paging within N K  the same by copies of a half of each block to the other one
+ *     paging across N K  the same by copies from the host to each block, and back */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -527,6 +530,59 @@ static void graphs(unsigned n, unsigned k)
     say("wrong: %u", end_turns(p, n * k));
 }
 
+/* --- copies and fills --- */
+
+static void fill_often(CUdeviceptr p, unsigned k, uint32_t *host)
+{
+    (void)host;
+    for (unsigned i = 0; i < k; i++)
+        OK(i % 2 ? cuMemsetD32(p, 7 + i, WORDS)
+                 : cuMemsetD2D32Async(p, BYTES / 4, 7 + i, WORDS / 4, 4, NULL));
+}
+
+static void copy_within_often(CUdeviceptr p, unsigned k, uint32_t *host)
+{
+    CUdeviceptr half = p + BYTES / 2;
+
+    (void)host;
+    OK(cuMemsetD32Async(p + 256, 7 + k - 1, 1, NULL)); /* less than counts */
+    for (unsigned i = 0; i < k; i++)
+        OK(i % 3 == 0   ? cuMemcpyDtoDAsync_v2(half, p, BYTES / 2, NULL)
+           : i % 3 == 1 ? cuMemcpyDtoD_v2(half, p, BYTES / 2)
+                        : cuMemcpyAsync(half, p, BYTES / 2, NULL));
+}
+
+static void copy_across_often(CUdeviceptr p, unsigned k, uint32_t *host)
+{
+    for (unsigned i = 0; i < k; i++) {
+        host[64] = 7 + i;
+        OK(cuMemcpyHtoD(p, host, BYTES));
+        host[64] = 0;
+        OK(cuMemcpyDtoH(host, p, BYTES));
+    }
+}
+
+/* The word 64 is the last value that was copied or set. */
+static void copies(unsigned n, unsigned k, void (*often)(CUdeviceptr, unsigned, uint32_t *))
+{
+    CUdeviceptr p[TURN_BLOCKS];
+    uint32_t *host, word, wrong = 0;
+
+    OK(cuMemAllocHost((void **)&host, BYTES));
+    for (unsigned i = 0; i < TURN_BLOCKS; i++)
+        OK(cuMemAlloc(&p[i], BYTES));
+    for (unsigned pass = 0; pass < n; pass++)
+        for (unsigned i = 0; i < TURN_BLOCKS; i++)
+            often(p[i], k, host);
+    for (unsigned i = 0; i < TURN_BLOCKS; i++) {
+        OK(cuMemcpyDtoH(&word, p[i] + 256, sizeof(word)));
+        wrong += word != 7 + k - 1;
+        OK(cuMemFree(p[i]));
+    }
+    OK(cuMemFreeHost(host));
+    say("wrong: %u", wrong);
+}
+
 static void give_context_back(void)
 {
     SAY_CODE("released", cuDevicePrimaryCtxRelease(0));
@@ -588,6 +644,12 @@ int main(int argc, char **argv)
         turns((unsigned)atoi(argv[2]), (unsigned)atoi(argv[3]));
     else if (!strcmp(what, "graphs") && argc > 3)
         graphs((unsigned)atoi(argv[2]), (unsigned)atoi(argv[3]));
+    else if (!strcmp(what, "fills") && argc > 3)
+        copies((unsigned)atoi(argv[2]), (unsigned)atoi(argv[3]), fill_often);
+    else if (!strcmp(what, "within") && argc > 3)
+        copies((unsigned)atoi(argv[2]), (unsigned)atoi(argv[3]), copy_within_often);
+    else if (!strcmp(what, "across") && argc > 3)
+        copies((unsigned)atoi(argv[2]), (unsigned)atoi(argv[3]), copy_across_often);
     else if (!strcmp(what, "hold"))
         hold();
     else if (!strcmp(what, "place"))

@@ -104,6 +104,28 @@ class Answers(Case):
         self.assertEqual((pressure['moves'], pressure['moved_in_bytes']), (0, 0))
         self.assertGreater(pressure['in_place_bytes'], 4 * 60 * 2 ** 21)
 
+    def test_copies_and_fills(self):
+        """They count as kernels do: of the pieces that lie on the host in a pass (17 of 32 or more), those that are used
+        often are in place for their first uses only, three at the highest price, and come for the later passes at once."""
+        for part in ('fills', 'within'):
+            result = preloaded([COMMAND, part, '4', '5'], dict(TURNS, SIM_SCHED='eager', ALLOGRAFT_LIMIT='32MiB'))
+            self.assertEqual((result.status, result.out), (0, 'wrong: 0\n'), result.err)
+            pressure = result.report()['pressure']
+            self.assertGreaterEqual(pressure['moved_in_bytes'], 4 * 17 * 2 ** 21, part)
+            self.assertLess(pressure['in_place_bytes'], 4 * 17 * 2 ** 21, part)
+
+    def test_copies_across(self):
+        """What crosses the bus in any case does so once where the memory lies: it is neither moved nor counted."""
+        result = preloaded([COMMAND, 'across', '3', '5'], dict(TURNS, SIM_SCHED='eager', ALLOGRAFT_LIMIT='32MiB'))
+        self.assertEqual((result.status, result.out), (0, 'wrong: 0\n'), result.err)
+        pressure = result.report()['pressure']
+        self.assertGreater(pressure['movable_on_host'], 0)
+        self.assertEqual([pressure[key] for key in ('moves', 'moved_in_bytes', 'in_place_bytes')], [0, 0, 0])
+
+    def test_copies_and_fills_in_any_order(self):
+        for part in ('fills', 'within', 'across'):
+            self.same([COMMAND, part, '2', '2'], [dict(TURNS, ALLOGRAFT_LIMIT='32MiB')])
+
 
 class Places(Case):
     EAGER = dict(PAGE, SIM_SCHED='eager')
