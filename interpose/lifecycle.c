@@ -317,12 +317,12 @@ static enum ag_entry_state choose_state(void)
 
 static enum ag_entry_launches launches_under(enum ag_entry_state state)
 {
+    if (ag_latch_is_on())
+        return AG_LAUNCHES_PAGED;
     if (state == AG_ENTRY_ACTIVE && ag_options_watch_launches(&options))
         return AG_LAUNCHES_WATCHED;
     if (state == AG_ENTRY_ACTIVE && ag_replay_on())
         return AG_LAUNCHES_RECORDED;
-    if (ag_latch_is_on())
-        return AG_LAUNCHES_PAGED;
     if (state == AG_ENTRY_ACTIVE && options.on_error != AG_ON_ERROR_NOTE)
         return AG_LAUNCHES_CHECKED;
     return AG_LAUNCHES_PASSED;
@@ -359,7 +359,20 @@ static bool watches_streams_under(enum ag_entry_state state)
             (options.free_mode == AG_FREE_SYNC && options.oom == AG_OOM_PAGE)) &&
            options.guard == AG_GUARD_OFF && !ag_replay_on() &&
            (options.policy != AG_POLICY_NATIVE || options.rules.n || options.oom == AG_OOM_PAGE) &&
-           !ag_options_watch_launches(&options) && ag_cu.cuCtxRecordEvent && ag_cu.cuCtxWaitEvent;
+           (!ag_options_watch_launches(&options) || ag_ranges_wanted()) && ag_cu.cuCtxRecordEvent &&
+           ag_cu.cuCtxWaitEvent;
+}
+
+/* What keeps memory that could move where it is, in this process; NULL: nothing. */
+static const char *why_nothing_moves(void)
+{
+    if (ag_latch_is_on())
+        return NULL;
+    if (ag_replay_on())
+        return "ALLOGRAFT_GRAPH replays streams";
+    if (options.free_mode == AG_FREE_ORDERED)
+        return "ALLOGRAFT_FREE=ordered has the device order frees";
+    return "the driver is too old to tell when the device is idle";
 }
 
 enum ag_entry_state ag_entry_start(void)
@@ -382,6 +395,7 @@ enum ag_entry_state ag_entry_start(void)
         else
             ag_watch_never();
         ag_latch_configure(ag_watch_is_on() && ag_ranges_wanted());
+        ag_ranges_stay(why_nothing_moves());
         /* Launches of other threads go by this alone from here on: after the watch has begun. */
         atomic_store_explicit(&ag_entry_launches, launches_under((enum ag_entry_state)state),
                               memory_order_release);

@@ -60,7 +60,8 @@ __attribute__((noinline)) static void prefetch_params(const struct ag_kernel_cal
     ag_prefetch_before(&launch);
 }
 
-/* What the launch uses comes to the device, and then nothing moves until the latch is left. */
+/* What the launch uses comes to the device, managed memory where a setting asks for that, and then
+ * nothing moves until the latch is left. */
 __attribute__((noinline)) static void bring_and_enter(const struct ag_kernel_call *call,
                                                       CUstream stream, bool per_thread)
 {
@@ -68,6 +69,7 @@ __attribute__((noinline)) static void bring_and_enter(const struct ag_kernel_cal
 
     ag_watch_work(stream, per_thread);
     ag_use_before_launch(&launch);
+    ag_prefetch_before(&launch);
     (void)ag_entry_leave(CUDA_SUCCESS);
     ag_latch_enter();
 }

@@ -14,6 +14,7 @@
 static struct {
     enum ag_oom oom;
     size_t piece_bytes;
+    const char *why_still;
     struct ag_lock lock; /* guards all below; no driver call under it */
     struct ag_movable *first;
     struct ag_spans spans; /* changed under the lock */
@@ -26,6 +27,11 @@ void ag_ranges_configure(enum ag_oom oom, uint64_t piece_bytes)
 {
     self.oom = oom;
     self.piece_bytes = piece_bytes;
+}
+
+void ag_ranges_stay(const char *why)
+{
+    self.why_still = why;
 }
 
 bool ag_ranges_wanted(void)
@@ -202,10 +208,15 @@ static void put_handles(struct ag_movable *range)
 /* A program that silently became slower would be worse off than one that got an error. */
 static void note_on_host(const struct ag_device *device)
 {
+    const char *why = self.why_still;
+
     if (!ag_stats_counter(AG_STAT_PAGE_ON_HOST))
         ag_log_warn("device %d has no room for all memory of the program: from now on some of it "
-                    "lies on the host, and is read over the bus or moves (ALLOGRAFT_OOM=page)",
-                    device->ordinal);
+                    "lies on the host, and %s%s (ALLOGRAFT_OOM=page)",
+                    device->ordinal,
+                    why ? "is read over the bus: it stays there, since "
+                        : "is read over the bus or moves",
+                    why ? why : "");
     ag_stats_add(AG_STAT_PAGE_ON_HOST, 1);
 }
 

@@ -20,6 +20,8 @@ struct ag_context;
 
 /* `piece_bytes`: how much moves at a time, rounded up to whole pages of the driver. */
 void ag_ranges_configure(enum ag_oom oom, uint64_t piece_bytes);
+/* Nothing moves in this process, as the settings have it, and this is why; NULL: it may. */
+void ag_ranges_stay(const char *why);
 /* Is memory to be of this kind, where it can? */
 bool ag_ranges_wanted(void);
 

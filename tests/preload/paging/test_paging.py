@@ -88,6 +88,23 @@ class Answers(Case):
             for key in ('moves', 'moved_in_bytes', 'moved_out_bytes', 'in_place_bytes'):
                 self.assertGreater(pressure[key], 0, key)
 
+    def test_prefetches_beside_moves(self):
+        """Managed memory of a rule is prefetched before launches, and the rest moves."""
+        result = preloaded([COMMAND, 'turns', '4', '5'], dict(TURNS, SIM_SCHED='eager', ALLOGRAFT_PREFETCH='launch',
+                                                              ALLOGRAFT_RULES='nth=1:managed'))
+        self.assertEqual((result.status, result.out), (0, 'wrong: 0\n'), result.err)
+        self.assertGreater(result.report()['pressure']['moved_in_bytes'], 0)
+        self.assertGreater(result.report()['managed']['launch_prefetches'], 0)
+
+    def test_it_is_said_what_keeps_memory_where_it_is(self):
+        for settings, why in (({'ALLOGRAFT_GRAPH': 'all'}, 'it stays there, since ALLOGRAFT_GRAPH replays'),
+                              ({'ALLOGRAFT_FREE': 'ordered'}, 'it stays there, since ALLOGRAFT_FREE=ordered'),
+                              ({}, 'or moves')):
+            result = preloaded([COMMAND, 'turns', '2', '5'], dict(TURNS, ALLOGRAFT_LOG='warn', SIM_SCHED='eager', **settings))
+            self.assertEqual((result.status, result.out), (0, 'wrong: 0\n'), result.err)
+            self.assertIn(why, result.err)
+            self.assertEqual(len(result.err.splitlines()), 1, result.err)
+            self.assertEqual(result.report()['pressure']['moves'] > 0, not settings)
 
     def test_moves_before_the_first_of_many_uses(self):
         """From the second pass on, what is used often does not cross the bus for its first use. Of a graph that is
