@@ -77,6 +77,7 @@
 #include "policy/order/fence.h"
 #include "policy/order/free.h"
 #include "policy/order/watch.h"
+#include "policy/paging/ahead.h"
 #include "policy/paging/handles.h"
 #include "policy/paging/latch.h"
 #include "policy/paging/named.h"
@@ -182,7 +183,7 @@ static void (*const children[])(void) = {
     ag_unseen_begin_child,     ag_sleep_begin_child,         ag_copying_begin_child,
     devices_begin_child,       ag_pinned_blocks_begin_child, ag_pinned_made_begin_child,
     ag_ranges_begin_child,     ag_handles_begin_child,       ag_latch_begin_child,
-    ag_use_begin_child,        ag_names_begin_child,
+    ag_use_begin_child,        ag_names_begin_child,         ag_ahead_begin_child,
 };
 
 /* The driver does not work in a forked child if the parent had it in use, and all metadata is the

@@ -1,7 +1,8 @@
 /* What leaving the process means: see leaving.h.
  *
- * - An atexit handler completes the wait that ordered frees left pending. It is registered after
- *   the first context exists, and so runs before the driver's own.
+ * - An atexit handler completes the wait that ordered frees left pending, and has the thread that
+ *   makes memory ahead leave the driver. It is registered after the first context exists, and so
+ *   runs before the driver's own.
  * - The ELF destructor writes the report; the driver may be gone by then, so it makes no call.
  * - _exit and exec, which run neither, do both (exit_hooks.c).
  *
@@ -34,6 +35,7 @@
 #include "interpose/resolve/bypass.h"
 #include "interpose/resolve/preloaded.h"
 #include "policy/contexts/context.h"
+#include "policy/paging/ahead.h"
 
 static const struct ag_options *settings; /* set before the process is seen to have begun */
 static pid_t own_pid;                     /* a child by vfork shares our memory, and is not us */
@@ -60,6 +62,7 @@ static void complete_if_due(void)
 {
     if (!is_this_process() || atomic_load(&ag_entry_state) != AG_ENTRY_ACTIVE)
         return;
+    ag_ahead_stop();
     if (ag_ending_is_due(true))
         ag_ending_complete(true, ag_ending_in_handler());
 }

@@ -15,11 +15,13 @@
 #define DEVICE_PART  32u /* of what the program may have of a device is kept of it at most */
 #define HOST_PART    4u  /* and of the host's */
 #define HOST_PERCENT 90u /* of what the host has left may be taken */
+#define SCARCE_PART  5u  /* of a device is left where its memory is scarce */
 
 static struct {
     struct ag_lock lock;    /* guards all below; no driver call under it */
     struct ag_handle *kept; /* put last first */
     _Atomic uint64_t device_bytes[AG_MAX_DEVICES], host_bytes[AG_MAX_DEVICES];
+    _Atomic bool is_scarce[AG_MAX_DEVICES]; /* relaxed: a hint; under no lock */
 } self = {.lock = AG_LOCK_INIT(AG_RANK_HANDLES)};
 
 static struct ag_arena arena = AG_ARENA_INIT(struct ag_handle);
@@ -35,6 +37,40 @@ static _Atomic uint64_t *bytes_kept_of(const struct ag_device *device, bool on_d
 uint64_t ag_handles_kept(const struct ag_device *device)
 {
     return atomic_load_explicit(bytes_kept_of(device, true), memory_order_relaxed);
+}
+
+uint64_t ag_handles_kept_on_host(const struct ag_device *device)
+{
+    return atomic_load_explicit(bytes_kept_of(device, false), memory_order_relaxed);
+}
+
+/* --- how much is left --- */
+
+static _Atomic bool *scarce_row(const struct ag_device *device)
+{
+    return &self.is_scarce[(unsigned)device->ordinal % AG_MAX_DEVICES];
+}
+
+bool ag_handles_are_scarce(const struct ag_device *device)
+{
+    return atomic_load_explicit(scarce_row(device), memory_order_relaxed);
+}
+
+static void note_left(const struct ag_device *device, uint64_t free_bytes)
+{
+    uint64_t taken = atomic_load_explicit(&device->taken, memory_order_relaxed);
+    uint64_t size = ag_budget_size(device);
+
+    atomic_store_explicit(scarce_row(device),
+                          taken > size - size / SCARCE_PART ||
+                              free_bytes < device->total_bytes / SCARCE_PART,
+                          memory_order_relaxed);
+}
+
+static void note_given_back(const struct ag_device *device)
+{
+    if (atomic_load_explicit(&device->taken, memory_order_relaxed) < ag_budget_size(device) / 2)
+        atomic_store_explicit(scarce_row(device), false, memory_order_relaxed);
 }
 
 /* --- what is kept --- */
@@ -70,8 +106,10 @@ static void release_handle(struct ag_handle *handle)
             (void)ag_cu.cuMemAddressFree(handle->alias, handle->size);
     }
     gone = ag_cu.cuMemRelease(handle->memory) == CUDA_SUCCESS && gone;
-    if (gone && handle->on_device)
+    if (gone && handle->on_device) {
         ag_budget_give(handle->device, handle->size);
+        note_given_back(handle->device);
+    }
     ag_arena_put(&arena, handle);
 }
 
@@ -106,6 +144,16 @@ static bool give_back_kind(struct ag_device *device, bool on_device)
     for (; handle; handle = take_kept_handle(device, 0, on_device))
         release_handle(handle);
     return any;
+}
+
+size_t ag_handle_give_one_back(struct ag_device *device)
+{
+    struct ag_handle *handle = take_kept_handle(device, 0, false);
+    size_t bytes = handle ? handle->size : 0;
+
+    if (handle)
+        release_handle(handle);
+    return bytes;
 }
 
 bool ag_handles_give_back(struct ag_device *device, bool all)
@@ -151,17 +199,17 @@ bool ag_handles_may_get(struct ag_device *device, size_t size, bool anywhere)
     left = ag_budget_left_now(device);
     if (left > device->total_bytes)
         left = device->total_bytes;
-    return size <= host_room() + left + kept +
-                       atomic_load_explicit(bytes_kept_of(device, false), memory_order_relaxed);
+    return size <= host_room() + left + kept + ag_handles_kept_on_host(device);
 }
 
 /* Another process may have the card, too. */
 static bool has_card_room(const struct ag_device *device, size_t size)
 {
     size_t free_bytes = 0, total;
+    bool is_known = ag_cu.cuMemGetInfo_v2(&free_bytes, &total) == CUDA_SUCCESS;
 
-    return ag_cu.cuMemGetInfo_v2(&free_bytes, &total) != CUDA_SUCCESS ||
-           free_bytes >= size + device->total_bytes / LEFT_PART;
+    note_left(device, is_known ? free_bytes : UINT64_MAX);
+    return !is_known || free_bytes >= size + device->total_bytes / LEFT_PART;
 }
 
 static bool take_device_room(struct ag_device *device, size_t size)
@@ -213,6 +261,15 @@ struct ag_handle *ag_handle_get(struct ag_device *device, size_t size, bool on_d
     if (!handle && give_back_kind(device, on_device))
         handle = make_handle(device, size, on_device);
     return handle;
+}
+
+bool ag_handle_make_ahead(struct ag_device *device, size_t size)
+{
+    struct ag_handle *handle = make_handle(device, size, false);
+
+    if (handle)
+        ag_handle_put(handle);
+    return handle != NULL;
 }
 
 CUresult ag_handle_map_alias(struct ag_handle *handle)

@@ -9,6 +9,7 @@
 #include "interpose/core/driver/driver.h"
 #include "interpose/core/report/stats.h"
 #include "policy/contexts/context.h"
+#include "policy/paging/ahead.h"
 #include "policy/paging/vmm.h"
 
 static struct {
@@ -308,6 +309,7 @@ CUresult ag_range_allocate(struct ag_context *context, size_t bytes, bool anywhe
     result = get_handles(range, anywhere) ? build_range(range) : CUDA_ERROR_OUT_OF_MEMORY;
     if (result == CUDA_SUCCESS) {
         *ret_address = range->address;
+        ag_ahead_look(context->device, rounded_to_pages(self.piece_bytes, page));
         return result;
     }
     put_handles(range);

@@ -15,6 +15,9 @@
  *     paging turns N K   N passes over sixteen blocks of 16 MiB, K kernels on each in turn
  *     paging graphs N K  the same by launches of graphs of K kernels, the first block's of which is
  *                        updated to be the last one's, and back
+ *     paging far         most of 128 MiB is not in use
+ *     paging ahead       most is, until memory of the host was made; then none, until that is back
+ *     paging soon        the process ends as that begins
  *     paging fills N K   N passes over sixteen blocks of 4 MiB, K fills of each in turn
  *     paging within N K  the same by copies of a half of each block to the other one
  *     paging across N K  the same by copies from the host to each block, and back */
@@ -530,6 +533,35 @@ static void graphs(unsigned n, unsigned k)
     say("wrong: %u", end_turns(p, n * k));
 }
 
+/* --- memory of the host that is made ahead --- */
+
+static void await_calls(const char *symbol, unsigned long n)
+{
+    for (unsigned i = 0; i < 30000 && sim_calls(symbol) < n; i++)
+        (void)usleep(2000);
+    say("%s: %s", symbol, sim_calls(symbol) < n ? "too few" : "enough");
+}
+
+/* Blocks of eight pieces each. */
+static void take(CUdeviceptr *p, unsigned n)
+{
+    for (unsigned i = 0; i < n; i++)
+        OK(cuMemAlloc(&p[i], TURN_BYTES));
+}
+
+static void ahead(void)
+{
+    CUdeviceptr p[7];
+    unsigned long created = sim_calls("cuMemCreate"), released;
+
+    take(p, 7);
+    await_calls("cuMemCreate", created + 7 * 8 + 4);
+    released = sim_calls("cuMemRelease");
+    for (unsigned i = 0; i < 7; i++)
+        OK(cuMemFree(p[i]));
+    await_calls("cuMemRelease", released + 7 * 8 - 2 + 4); /* two pieces are kept */
+}
+
 /* --- copies and fills --- */
 
 static void fill_often(CUdeviceptr p, unsigned k, uint32_t *host)
@@ -644,6 +676,12 @@ int main(int argc, char **argv)
         turns((unsigned)atoi(argv[2]), (unsigned)atoi(argv[3]));
     else if (!strcmp(what, "graphs") && argc > 3)
         graphs((unsigned)atoi(argv[2]), (unsigned)atoi(argv[3]));
+    else if (!strcmp(what, "far"))
+        take((CUdeviceptr[5]){0}, 5);
+    else if (!strcmp(what, "soon"))
+        take((CUdeviceptr[7]){0}, 7);
+    else if (!strcmp(what, "ahead"))
+        ahead();
     else if (!strcmp(what, "fills") && argc > 3)
         copies((unsigned)atoi(argv[2]), (unsigned)atoi(argv[3]), fill_often);
     else if (!strcmp(what, "within") && argc > 3)

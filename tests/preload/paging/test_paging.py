@@ -144,6 +144,33 @@ class Answers(Case):
             self.same([COMMAND, part, '2', '2'], [dict(TURNS, ALLOGRAFT_LIMIT='32MiB')])
 
 
+class Ahead(Case):
+    """Where little of the device is left, a sixteenth of what it has is made of the host's memory, by a thread of ours."""
+    SETTINGS = dict(TURNS, ALLOGRAFT_CACHE='0', ALLOGRAFT_FREE='sync')
+
+    def pressure(self, command, **more):
+        result = preloaded([COMMAND, *command.split()], dict(self.SETTINGS, **more))
+        self.assertEqual((result.status, result.err), (0, ''), result.out)
+        self.assertNotRegex(result.out, 'too few|wrong: [1-9]')
+        return result.report()['pressure']
+
+    def test_made_and_given_back(self):
+        pressure = self.pressure('ahead')
+        self.assertEqual((pressure['ahead_bytes'], pressure['ahead_given_back_bytes']), (8 << 20, 8 << 20))
+        self.assertEqual((pressure['movable_on_host'], pressure['movable_lost']), (0, 0))
+
+    def test_far_from_the_limit(self):
+        self.assertEqual(self.pressure('far')['ahead_bytes'], 0)
+
+    def test_an_end_meanwhile(self):
+        for _ in some(range(4)):
+            self.pressure('soon')
+
+    def test_a_driver_that_refuses(self):
+        for n in some((55, 57, 60)):
+            self.pressure('turns 1 3', SIM_FAIL='cuMemCreate:%d:2' % n)
+
+
 class Places(Case):
     EAGER = dict(PAGE, SIM_SCHED='eager')
     MIB = 1 << 20
