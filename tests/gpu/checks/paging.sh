@@ -28,7 +28,8 @@ paged_in_turn() {
                 "$BIN/paging" time "$what" "$k" || { died with $?; return 1; }
         done
         [[ $way != page ]] || echo "of the last run: $(report pressure.moves pressure.move_batches \
-            pressure.moved_{in,out}_bytes pressure.in_place_bytes pressure.move_{wait,copy,map}_ns pressure.move_ns)"
+            pressure.moved_{in,out}_bytes pressure.in_place_bytes pressure.ahead_bytes \
+            pressure.move_{wait,copy,map}_ns pressure.move_ns)"
         medians "paging-$what-$k-$way" "$OUT/paging-$what-$k-$way".?.native.out -- \
             "$OUT/paging-$what-$k-$way".?.with.out || return 1
         tabulate "paging-$what-$k-$way"
@@ -74,6 +75,7 @@ paging_checks() {
     check paging/read-and-write same_paged rw 'pressure.moves >= 1'
     check paging/hidden same_paged hidden 'pressure.moves >= 1'
     check paging/copies same_paged copies
+    check paging/fills same_paged fills 'pressure.moves >= 1'
     check paging/graphs same_paged graphs
     check paging/threads same_paged threads
     check paging/fork same_paged fork

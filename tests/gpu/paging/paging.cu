@@ -1,7 +1,7 @@
 /*
  * A program that needs 4 GiB, for a run that is given 2 (ALLOGRAFT_LIMIT):
  *   bytes WHAT    works on all of it and prints checksums. WHAT: read, rw, hidden, copies, graphs,
- *                 threads, fork, frees
+ *                 fills, threads, fork, frees
  *   held          copies and fills while a kernel waits for the host: natively none of them waits
  *   time WHAT K   passes over all blocks, K kernels on each in turn: ms a pass, of the last ones.
  *                 WHAT: read, rw
@@ -148,6 +148,19 @@ static void work_copies(const std::vector<uint4 *> &all)
     OK(cudaFreeHost(pinned));
 }
 
+/* Fills, and copies of a half of a block to the other one, so often in a row that it had better be
+ * on the device. */
+static void work_fills(const std::vector<uint4 *> &all)
+{
+    for (int pass = 0; pass < 3; pass++)
+        for (int i = 0; i < n_blocks; i++)
+            for (int k = 0; k < 4; k++) {
+                OK(cudaMemsetAsync(all[i], i + 16 * pass + k, block_bytes / 2));
+                OK(cudaMemcpyAsync(all[i] + n_words / 2, all[i], block_bytes / 2,
+                                   cudaMemcpyDeviceToDevice));
+            }
+}
+
 /* Graphs of kernels, with copies and fills in every second one, launched while pieces move. */
 static void work_graphs(const std::vector<uint4 *> &all)
 {
@@ -233,6 +246,8 @@ static int bytes(const char *what)
         work_hidden(all);
     else if (!strcmp(what, "copies"))
         work_copies(all);
+    else if (!strcmp(what, "fills"))
+        work_fills(all);
     else if (!strcmp(what, "graphs"))
         work_graphs(all);
     else if (!strcmp(what, "threads"))
