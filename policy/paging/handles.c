@@ -212,6 +212,11 @@ static bool has_card_room(const struct ag_device *device, size_t size)
     return !is_known || free_bytes >= size + device->total_bytes / LEFT_PART;
 }
 
+bool ag_handles_has_room(struct ag_device *device, size_t size)
+{
+    return has_device_room(device, size) && has_card_room(device, size);
+}
+
 static bool take_device_room(struct ag_device *device, size_t size)
 {
     uint64_t left = left_bytes(device);
@@ -233,6 +238,13 @@ static CUresult create_memory(struct ag_handle *handle)
     return ag_cu.cuMemCreate(&handle->memory, handle->size, &properties, 0);
 }
 
+static _Atomic bool any_on_host; /* relaxed: who frees or launches what lies there knows of it */
+
+bool ag_handles_any_on_host(void)
+{
+    return atomic_load_explicit(&any_on_host, memory_order_relaxed);
+}
+
 static struct ag_handle *make_handle(struct ag_device *device, size_t size, bool on_device)
 {
     struct ag_handle *handle;
@@ -242,8 +254,11 @@ static struct ag_handle *make_handle(struct ag_device *device, size_t size, bool
     handle = ag_arena_get(&arena);
     if (handle) {
         *handle = (struct ag_handle){.size = size, .device = device, .on_device = on_device};
-        if (create_memory(handle) == CUDA_SUCCESS)
+        if (create_memory(handle) == CUDA_SUCCESS) {
+            if (!on_device)
+                atomic_store_explicit(&any_on_host, true, memory_order_relaxed);
             return handle;
+        }
         ag_arena_put(&arena, handle);
     }
     if (on_device)
@@ -300,6 +315,7 @@ void ag_handles_begin_child(void)
     ag_lock_init(&self.lock, AG_RANK_HANDLES);
     ag_arena_begin_child(&arena);
     self.kept = NULL;
+    atomic_store(&any_on_host, false);
     for (unsigned i = 0; i < AG_MAX_DEVICES; i++) {
         atomic_store(&self.device_bytes[i], 0);
         atomic_store(&self.host_bytes[i], 0);

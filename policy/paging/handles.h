@@ -29,6 +29,11 @@ struct ag_handle *ag_handle_get(struct ag_device *device, size_t size, bool on_d
 /* Is there room for as much, as far as ALLOGRAFT_LIMIT and the host say: on the device, or, with
  * `anywhere`, on both together? Before much is made in vain. */
 bool ag_handles_may_get(struct ag_device *device, size_t size, bool anywhere);
+/* Is there room for as much more on the device, what is kept aside, and on the card? A context of
+ * it is current. */
+bool ag_handles_has_room(struct ag_device *device, size_t size);
+/* Has any memory of the host been made? */
+bool ag_handles_any_on_host(void);
 /* It is mapped nowhere but under its alias: it is kept, or goes back where enough is. */
 void ag_handle_put(struct ag_handle *handle);
 /* What is kept of the device's memory goes back, or with `all` the host's as well. False: nothing

@@ -11,7 +11,10 @@ void ag_prices_note(uint64_t bytes, uint64_t copy_ns, uint64_t rest_ns);
 /* What it costs that a byte comes and another one goes, in hundredths of what it costs that one
  * crosses the bus for a kernel: as measured lately, and as is usual before that. */
 unsigned ag_prices_of_move(void);
-/* Is it cheaper by 2 % at least to move memory than to use it on the host so many times? */
-bool ag_prices_worth_moving(unsigned uses);
+/* Is it cheaper by 2 % at least to move memory than to use it on the host for so many hundredths of
+ * a crossing? */
+bool ag_prices_worth_moving(unsigned crossings);
+/* How long one crossing of so many bytes takes, while others go the other way. */
+uint64_t ag_prices_crossing_ns(uint64_t bytes);
 
 #endif

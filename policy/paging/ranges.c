@@ -35,6 +35,11 @@ void ag_ranges_stay(const char *why)
     self.why_still = why;
 }
 
+size_t ag_ranges_piece_bytes(void)
+{
+    return self.piece_bytes;
+}
+
 bool ag_ranges_wanted(void)
 {
     return self.oom == AG_OOM_PAGE && ag_vmm_has_functions();

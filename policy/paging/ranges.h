@@ -22,6 +22,8 @@ struct ag_context;
 void ag_ranges_configure(enum ag_oom oom, uint64_t piece_bytes);
 /* Nothing moves in this process, as the settings have it, and this is why; NULL: it may. */
 void ag_ranges_stay(const char *why);
+/* How large pieces are, at most. */
+size_t ag_ranges_piece_bytes(void);
 /* Is memory to be of this kind, where it can? */
 bool ag_ranges_wanted(void);
 
@@ -47,11 +49,11 @@ enum ag_placed { AG_PLACED_AUTO, AG_PLACED_ON_DEVICE, AG_PLACED_ON_HOST };
 struct ag_piece {
     struct ag_handle *handle; /* what it is mapped to */
     size_t offset, size;      /* in its range */
-    /* The number of the launch that used it last, the bytes that launches had used by then, and
-     * what is about to become of it: of use.c, under the lock of the ranges. */
-    uint64_t used_by, used_at;
-    uint64_t began_at, period; /* of uses that follow each other soon; from those before to those */
-    unsigned uses, last_uses;  /* how many of them there were, and of those before */
+    /* The number of the launch that used it last, and what is about to become of it, of use.c,
+     * under the lock of the ranges; and what foretell.c knows of it, likewise. */
+    uint64_t used_by;
+    uint64_t logged_in, expected; /* entries of the log: its last use; its next, or 0 */
+    uint32_t logged_at;
     bool comes, goes;
     uint8_t place; /* enum ag_placed, under the lock */
 };

@@ -1,32 +1,27 @@
 /* Finding what a launch uses, and choosing what goes for it: see use.h.
  *
- * A pointer stands for its block from there on. A piece on the host is read in place as long as
- * nothing says that it will be used again soon: each byte crosses the bus once, and nothing has to
- * wait. It moves where so many uses are to come that they cost more in place (prices.h): as many as
- * followed each other the last time, or else as there were by now. And it moves where it is used
- * again before as much as the device holds was used in between: then it stays there. With any more,
- * it would be gone again before its next use.
- *
- * Who goes is the one whose next use is farthest, as far as that is known: what was used after so
- * many bytes of other uses will be again after as many. Where all that is used in turns is more
- * than the device holds, that keeps most of it there, where the least recently used would be the
- * one that is needed next. What will be used once counts as farther than what would have to come
- * back. Of what was used once only, the last one is the one that goes. */
+ * A pointer stands for its block from there on. What lies on the host is read in place as long as
+ * that costs less than to move it: for its use now, and those that are expected to follow soon
+ * (foretell.h), at what they have been seen to cost (toll.h, prices.h). Where the device has room
+ * it comes in any case. Who goes is the one that is expected to be used last: the best there is, as
+ * long as iterations are alike. */
 #include "policy/paging/use.h"
 
 #include "interpose/core/base/clock.h"
+#include "interpose/core/base/hash.h"
 #include "interpose/core/base/threads/undisturbed.h"
 #include "interpose/core/report/stats.h"
 #include "policy/budget.h"
 #include "policy/contexts/context.h"
 #include "policy/contexts/enter.h"
 #include "policy/order/capture.h"
-#include "policy/paging/latch.h"
+#include "policy/paging/foretell.h"
 #include "policy/paging/mover.h"
 #include "policy/paging/named.h"
 #include "policy/paging/place.h"
 #include "policy/paging/prices.h"
 #include "policy/paging/rest.h"
+#include "policy/paging/toll.h"
 
 #define IDLE_NS      50000000u /* the device may take so long to become idle */
 #define FIRST_REST   10000000u /* nothing is tried for so long after it did not */
@@ -35,12 +30,22 @@
 
 /* What is about to be launched: a graph, or what names the memory of a kernel or a copy. */
 struct launched {
-    CUgraphExec graph; /* NULL: none */
+    CUgraphExec graph;   /* NULL: none */
+    CUfunction function; /* of a kernel, or NULL */
+    CUstream stream;     /* a kernel's, as the driver is to get it */
+    uint64_t number;     /* of launches that use memory that can move */
+    bool has_room;       /* the device has some for another piece */
     struct ag_names names;
 };
 
+/* What became of the pieces that it uses. */
+struct used {
+    bool any_comes;
+    size_t in_place; /* bytes */
+};
+
 static struct {
-    uint64_t n_launches, volume; /* bytes that launches have used; under the lock of the ranges */
+    uint64_t n_launches; /* under the lock of the ranges */
     struct ag_rest rest;
 } self;
 
@@ -54,81 +59,23 @@ static struct {
 
 /* --- uses; with the lock of the ranges held --- */
 
-/* Uses that are apart by less than this part of what the device holds follow each other. */
-#define APART_PART 8u
-
-/* Does a use now follow the last one? */
-static bool follows(const struct ag_piece *piece, uint64_t capacity)
-{
-    return piece->used_by && self.volume - piece->used_at <= capacity / APART_PART;
-}
-
-/* Uses that follow each other begin: how far are they apart from those before? */
-static void begin_uses(struct ag_piece *piece)
-{
-    piece->period = piece->used_by ? self.volume - piece->began_at : 0;
-    piece->began_at = self.volume;
-    piece->last_uses = piece->uses;
-    piece->uses = 0;
-    self.volume += piece->size;
-}
-
-/* How many uses follow each other from here on, those of a launch with so many among them? */
-static unsigned uses_to_come(const struct ag_piece *piece, unsigned uses)
-{
-    unsigned known =
-        piece->uses < piece->last_uses ? piece->last_uses - piece->uses : piece->uses + 1;
-
-    return known > uses ? known : uses;
-}
-
-/* How many bytes of uses come before the next one of the piece? One that is overdue may never come,
- * and one that had no other yet is as far ahead as its last one is ago. */
-static uint64_t next_use(const struct ag_piece *piece)
-{
-    uint64_t next = piece->began_at + piece->period;
-
-    if (!piece->period)
-        return self.volume - piece->used_at;
-    return next >= self.volume ? next - self.volume : 2 * (self.volume - next);
-}
-
-/* How much speaks for its going: the bytes until its next use, for each hundredth of a crossing of
- * the bus that it costs then to have it on the host. */
-static uint64_t reason_to_go(const struct ag_piece *piece, uint64_t capacity)
-{
-    unsigned uses = piece->uses > piece->last_uses ? piece->uses : piece->last_uses;
-    unsigned price = ag_prices_of_move();
-
-    if (piece->uses < piece->last_uses && follows(piece, capacity))
-        return 0; /* more are to come at once */
-    if (!uses)
-        uses = 1;
-    return next_use(piece) / (uses * 100 < price ? uses * 100 : price);
-}
+/* Between two uses that follow each other, at most this part of what the device holds is used. */
+#define NEAR_PART 2u
 
 /* A piece that the launch uses so often. True: it is to come to the device. */
-static bool use_piece(const struct ag_movable *range, struct ag_piece *piece, uint64_t launch,
-                      unsigned uses)
+static bool use_piece(const struct launched *launched, const struct ag_movable *range,
+                      struct ag_piece *piece, unsigned uses)
 {
-    uint64_t since = self.volume - piece->used_at;
-    uint64_t capacity = ag_budget_size(range->context->device);
     bool on_host = !piece->handle->on_device;
+    unsigned price;
 
-    if (piece->used_by != launch) {
-        bool stays = piece->used_by && since <= capacity;
-
-        if (!follows(piece, capacity))
-            begin_uses(piece);
-        else
-            stays = false; /* it was used on the host just now: only the price tells */
-        stays = stays || ag_prices_worth_moving(uses_to_come(piece, uses));
-        piece->comes = on_host && !range->pinned && ag_place_comes(piece, stays);
+    if (piece->used_by != launched->number) {
+        price = ag_foretell_use(piece, uses, ag_budget_size(range->context->device) / NEAR_PART);
+        piece->used_by = launched->number;
+        piece->comes = on_host && !range->pinned &&
+                       ag_place_comes(piece, launched->has_room || ag_prices_worth_moving(price));
         if (on_host && !piece->comes)
             ag_stats_add(AG_STAT_PAGE_IN_PLACE, uses * piece->size);
-        piece->uses += uses;
-        piece->used_by = launch;
-        piece->used_at = self.volume;
     }
     return piece->comes && on_host;
 }
@@ -152,64 +99,83 @@ static bool is_of(const struct ag_name *name, const struct ag_movable *range,
     return to > from && 2 * (to - from) >= piece->size;
 }
 
-/* The pieces of a block from an address on: is some of them to come? `collects`: they are wanted.
- */
-static bool use_block(const struct ag_name *name, uint64_t launch, bool collects)
+/* The pieces of a block from an address on. `collects`: those that are to come are wanted. */
+static void use_block(const struct launched *launched, const struct ag_name *name, bool collects,
+                      struct used *used)
 {
     struct ag_movable *range = ag_range_at(name->address);
-    bool any = false;
 
     if (!range)
-        return false;
+        return;
     for (size_t i = (name->address - range->address) / range->pieces[0].size; i < range->n_pieces;
          i++) {
-        if (!is_of(name, range, &range->pieces[i]) ||
-            !use_piece(range, &range->pieces[i], launch, name->uses))
+        struct ag_piece *piece = &range->pieces[i];
+
+        if (!is_of(name, range, piece))
             continue;
-        any = true;
-        if (collects)
-            want(range, &range->pieces[i]);
+        if (use_piece(launched, range, piece, name->uses)) {
+            used->any_comes = true;
+            if (collects)
+                want(range, piece);
+        } else if (!piece->handle->on_device) {
+            used->in_place += piece->size;
+        }
     }
-    return any;
 }
 
-static bool use_all(const struct launched *launched, uint64_t launch, bool collects)
+static const struct ag_name *what_names(const struct launched *launched, unsigned *ret_n)
 {
-    const struct ag_name *at = launched->names.at;
-    unsigned n = launched->names.n;
-    bool any = false;
+    *ret_n = launched->names.n;
+    return launched->graph ? ag_names_of_graph(launched->graph, ret_n) : launched->names.at;
+}
 
-    if (launched->graph)
-        at = ag_names_of_graph(launched->graph, &n);
+static struct used use_all(const struct launched *launched, bool collects)
+{
+    struct used used = {0};
+    unsigned n;
+    const struct ag_name *at = what_names(launched, &n);
+
     for (unsigned i = 0; i < n; i++)
-        any |= use_block(&at[i], launch, collects);
-    return any;
+        use_block(launched, &at[i], collects, &used);
+    return used;
+}
+
+/* The same function, or graph, with the same memory. */
+static uint64_t key_of(const struct launched *launched)
+{
+    uint64_t key = ag_hash_word((uintptr_t)launched->graph, (uintptr_t)launched->function);
+    unsigned n;
+    const struct ag_name *at = what_names(launched, &n);
+
+    for (unsigned i = 0; i < n; i++)
+        key = ag_hash_word(key, at[i].address);
+    return key;
 }
 
 /* --- who goes; between ag_move_begin() and ag_move_end() --- */
 
-/* The piece on the device that has most reason to go, and that this launch does not use. */
+/* The piece on the device whose next use is expected last, and that this launch does not use. */
 static struct ag_move farthest_used(void)
 {
-    uint64_t capacity = ag_budget_size(mover.context->device), most = 0;
     struct ag_move victim = {0};
     struct ag_movable *range = ag_ranges_lock();
+    uint64_t most = 0;
 
     for (; range; range = range->next) {
         if (range->pinned || range->context != mover.context)
             continue;
         for (unsigned i = 0; i < range->n_pieces; i++) {
             struct ag_piece *piece = &range->pieces[i];
-            uint64_t reason;
+            uint64_t next;
 
             if (!piece->handle->on_device || piece->used_by == mover.launch || piece->goes ||
                 piece->place == AG_PLACED_ON_DEVICE)
                 continue;
-            reason = reason_to_go(piece, capacity);
-            if (victim.piece && reason <= most)
+            next = ag_foretell_next_use(piece);
+            if (victim.piece && next <= most)
                 continue;
             victim = (struct ag_move){range, piece, NULL};
-            most = reason;
+            most = next;
         }
     }
     if (victim.piece)
@@ -296,21 +262,19 @@ static bool move_batch(void)
     return moved && moved == mover.n_batch;
 }
 
-static void collect_wanted(struct ag_context *context, const struct launched *launched,
-                           uint64_t launch)
+static void collect_wanted(struct ag_context *context, const struct launched *launched)
 {
     mover.context = context;
-    mover.launch = launch;
+    mover.launch = launched->number;
     mover.n_wanted = mover.next = 0;
     (void)ag_ranges_lock();
-    (void)use_all(launched, launch, true);
+    (void)use_all(launched, true);
     ag_ranges_unlock();
 }
 
 /* --- when --- */
 
-static void bring_wanted(struct ag_context *context, const struct launched *launched,
-                         uint64_t launch)
+static void bring_wanted(struct ag_context *context, const struct launched *launched)
 {
     uint64_t began;
     bool pushed;
@@ -322,7 +286,7 @@ static void bring_wanted(struct ag_context *context, const struct launched *laun
     }
     began = ag_clock_ns();
     ag_rest_begin_anew(&self.rest);
-    collect_wanted(context, launched, launch);
+    collect_wanted(context, launched);
     if (ag_context_make_current(context, &pushed) == CUDA_SUCCESS) {
         while (mover.next < mover.n_wanted && move_batch())
             ;
@@ -335,31 +299,50 @@ static void bring_wanted(struct ag_context *context, const struct launched *laun
 
 /* Signals and cancellations of the thread wait: a handler that jumped out of here, or the end of
  * the thread, would leave all others waiting. */
-static void bring(struct ag_context *context, const struct launched *launched, uint64_t launch)
+static void bring(struct ag_context *context, const struct launched *launched)
 {
     struct ag_undisturbed before;
 
     if (ag_rest_is_on(&self.rest))
         return;
     ag_undisturbed_begin(&before);
-    bring_wanted(context, launched, launch);
+    bring_wanted(context, launched);
     ag_undisturbed_end(&before);
 }
 
-static void use_launched(const struct launched *launched)
+static struct used log_uses(struct launched *launched)
+{
+    struct used used;
+
+    (void)ag_ranges_lock();
+    launched->number = ++self.n_launches;
+    ag_foretell_launch(key_of(launched), (uintptr_t)launched->function);
+    used = use_all(launched, false);
+    ag_ranges_unlock();
+    return used;
+}
+
+/* Does nothing, and logs nothing, as long as nothing lies on the host. */
+static void use_launched(struct launched *launched)
 {
     struct ag_context *context = ag_context_current();
-    uint64_t number;
-    bool comes;
+    struct used used;
 
-    if (!context)
+    if (!context || !ag_handles_any_on_host())
         return;
-    (void)ag_ranges_lock();
-    number = ++self.n_launches;
-    comes = use_all(launched, number, false);
-    ag_ranges_unlock();
-    if (comes)
-        bring(context, launched, number);
+    launched->has_room = ag_handles_has_room(context->device, ag_ranges_piece_bytes());
+    used = log_uses(launched);
+    if (used.any_comes)
+        bring(context, launched);
+    else if (launched->function)
+        ag_toll_before(launched->stream, (uintptr_t)launched->function, used.in_place);
+}
+
+static CUstream stream_of(const struct ag_launch *launch)
+{
+    if (launch->stream)
+        return launch->stream;
+    return launch->per_thread ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
 }
 
 void ag_use_before_launch(const struct ag_launch *launch)
@@ -370,6 +353,9 @@ void ag_use_before_launch(const struct ag_launch *launch)
         return;
     ag_place_bring();
     launched.graph = NULL;
+    launched.function = launch->function;
+    launched.stream = stream_of(launch);
+    ag_toll_go_on(launched.stream);
     ag_name_launch(&launched.names, launch);
     if (launched.names.n)
         use_launched(&launched);
@@ -387,6 +373,7 @@ void ag_use_before_copy(CUdeviceptr to, CUdeviceptr from, size_t bytes)
     struct launched launched; /* not zeroed, as above */
 
     launched.graph = NULL;
+    launched.function = NULL;
     launched.names.n = 0;
     name_line(&launched.names, to, bytes);
     if (from != to)
@@ -397,11 +384,14 @@ void ag_use_before_copy(CUdeviceptr to, CUdeviceptr from, size_t bytes)
 
 void ag_use_before_graph(CUgraphExec exec)
 {
-    const struct launched launched = {.graph = exec};
+    struct launched launched; /* likewise */
 
     if (!exec || ag_capture_is_open())
         return;
     ag_place_bring();
+    launched.graph = exec;
+    launched.function = NULL;
+    launched.names.n = 0;
     use_launched(&launched);
 }
 
@@ -409,4 +399,6 @@ void ag_use_begin_child(void)
 {
     self.rest = (struct ag_rest){0};
     ag_place_begin_child();
+    ag_foretell_begin_child();
+    ag_toll_begin_child();
 }

@@ -5,8 +5,9 @@
 #include "policy/managed/prefetch.h"
 
 /* Called before the driver's launch, outside the latch: looks which movable memory the parameters
- * point into. What lies on the host and was used lately moves to the device, and what was not used
- * for longest goes. Whatever becomes of that, the launch finds its memory. */
+ * point into. What lies on the host moves to the device where that is cheaper than to use it there,
+ * and what is expected to be used last goes. Whatever becomes of that, the launch finds its memory.
+ */
 void ag_use_before_launch(const struct ag_launch *launch);
 
 /* Called before the driver's copy within the device, or with `to` twice its fill, likewise: of so

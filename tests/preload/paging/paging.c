@@ -12,7 +12,9 @@
  *     paging reset       a primary context that ends with all of it
  *     paging exit        freed blocks when the process ends: the context is given back after the
  *                        driver has ended, as the CUDA runtime does
- *     paging turns N K   N passes over sixteen blocks of 16 MiB, K kernels on each in turn
+ *     paging turns N K [NAMES]  N passes over sixteen blocks of 16 MiB, K kernels on each in turn, or
+ *                        in the order of NAMES, which are letters from a to p
+ *     paging slow N      the same with a kernel on each that takes its time
  *     paging graphs N K  the same by launches of graphs of K kernels, the first block's of which is
  *                        updated to be the last one's, and back
  *     paging far         most of 128 MiB is not in use
@@ -38,6 +40,7 @@
 
 #define TURN_BLOCKS 16u
 #define TURN_BYTES  (16 * MIB)
+#define IN_TURN     "abcdefghijklmnop"
 
 static void say_range(CUdeviceptr start, CUdeviceptr p)
 {
@@ -468,29 +471,54 @@ static void begin_turns(CUdeviceptr *p)
     }
 }
 
-/* Each first word was written so often. */
-static uint32_t end_turns(const CUdeviceptr *p, unsigned often)
+/* Each block's first word was written so often. */
+static uint32_t end_turns(const CUdeviceptr *p, const unsigned *often)
 {
     uint32_t wrong = 0;
 
     for (unsigned i = 0; i < TURN_BLOCKS; i++) {
-        wrong += count_wrong(p[i], 1, i + often) + count_wrong(p[i] + 4, 1023, i + 1);
-        wrong += count_wrong(p[i] + 14 * MIB, 1, i + often + 14 * MIB / sizeof(uint32_t));
+        wrong += count_wrong(p[i], 1, i + often[i]) + count_wrong(p[i] + 4, 1023, i + 1);
+        wrong += count_wrong(p[i] + 14 * MIB, 1, i + often[i] + 14 * MIB / sizeof(uint32_t));
         OK(cuMemFree(p[i]));
     }
     return wrong;
 }
 
-static void turns(unsigned n, unsigned k)
+/* As a product of matrices would on memory of the host: many times as long as that takes to cross
+ * the bus. */
+static void touch_slowly(const struct sim_kernel_call *call)
+{
+    sim_kernel_spend(10000000);
+    touch(call);
+}
+
+static CUfunction slow_function(void)
+{
+    CUmodule module;
+    CUfunction function;
+
+    sim_register_kernel("touch_slowly", touch_slowly, 1, (size_t[]){sizeof(CUdeviceptr)});
+    OK(cuModuleLoadData(&module, "slow"));
+    OK(cuModuleGetFunction(&function, module, "touch_slowly"));
+    return function;
+}
+
+static void turns(CUfunction function, unsigned n, unsigned k, const char *names)
 {
     CUdeviceptr p[TURN_BLOCKS];
-    CUfunction function = touch_function();
+    unsigned often[TURN_BLOCKS] = {0};
 
     begin_turns(p);
-    for (unsigned pass = 0; pass < n; pass++)
-        for (unsigned i = 0; i < TURN_BLOCKS; i++)
+    for (unsigned pass = 0; pass < n; pass++) {
+        for (const char *name = names; *name; name++) {
+            unsigned i = (unsigned)(*name - 'a') % TURN_BLOCKS;
+
             touch_often(function, p[i], k, NULL);
-    say("wrong: %u", end_turns(p, n * k));
+            often[i] += k;
+        }
+        OK(cuCtxSynchronize()); /* what the pass took can be seen */
+    }
+    say("wrong: %u", end_turns(p, often));
 }
 
 static CUgraph graph_of(CUfunction function, CUdeviceptr p, unsigned k, CUstream stream)
@@ -511,10 +539,12 @@ static void graphs(unsigned n, unsigned k)
     CUgraph graph[TURN_BLOCKS];
     CUgraphExec exec[TURN_BLOCKS];
     CUstream stream;
+    unsigned often[TURN_BLOCKS];
 
     begin_turns(p);
     OK(cuStreamCreate(&stream, CU_STREAM_DEFAULT));
     for (unsigned i = 0; i < TURN_BLOCKS; i++) {
+        often[i] = n * k;
         graph[i] = graph_of(function, p[i], k, stream);
         OK(cuGraphInstantiate(&exec[i], graph[i], 0));
     }
@@ -530,7 +560,7 @@ static void graphs(unsigned n, unsigned k)
         OK(cuGraphExecDestroy(exec[i]));
         OK(cuGraphDestroy(graph[i]));
     }
-    say("wrong: %u", end_turns(p, n * k));
+    say("wrong: %u", end_turns(p, often));
 }
 
 /* --- memory of the host that is made ahead --- */
@@ -673,7 +703,10 @@ int main(int argc, char **argv)
     else if (!strcmp(what, "exit"))
         frees_before_exit();
     else if (!strcmp(what, "turns") && argc > 3)
-        turns((unsigned)atoi(argv[2]), (unsigned)atoi(argv[3]));
+        turns(touch_function(), (unsigned)atoi(argv[2]), (unsigned)atoi(argv[3]),
+              argc > 4 ? argv[4] : IN_TURN);
+    else if (!strcmp(what, "slow") && argc > 2)
+        turns(slow_function(), (unsigned)atoi(argv[2]), 1, IN_TURN);
     else if (!strcmp(what, "graphs") && argc > 3)
         graphs((unsigned)atoi(argv[2]), (unsigned)atoi(argv[3]));
     else if (!strcmp(what, "far"))

@@ -22,6 +22,25 @@ def refusals(symbols):
     return [','.join('%s:%d:2' % (symbol, 1 + (n + 3 * i) % 8) for i, symbol in enumerate(symbols)) for n in each]
 
 
+# Orders of blocks, a pass each: as a training uses its layers, and some blocks far more often than others.
+PASSES_THERE_AND_BACK = 'abcdefghijklmnopponmlkjihgfedcba' 'agbhcidjekfl'
+PASS_OF_HOT_AND_COLD = ''.join('abcd' + cold for cold in 'efghijklmnop')
+
+
+def least_moved_in(names, capacity):
+    """How many blocks have to come in each pass at least, if those go whose next use is last."""
+    passes, on_device, came = 6, set(), 0
+    for at, name in enumerate(names * passes):
+        if name in on_device:
+            continue
+        came += at >= 3 * len(names)
+        if len(on_device) == capacity:
+            following = names * (passes + 1)
+            on_device.remove(max(on_device, key=lambda other: following.index(other, at)))
+        on_device.add(name)
+    return came / (passes - 3)
+
+
 @but_under_tsan
 class Answers(Case):
     def at_seeds(self, *command):
@@ -115,6 +134,19 @@ class Answers(Case):
             self.assertGreater(pressure['moved_in_bytes'], 9 * 60 * 2 ** 21, part)
             self.assertLess(pressure['in_place_bytes'], in_place * 2 ** 21, part)
 
+    def test_goes_as_if_the_future_were_known(self):
+        """In passes of any order, once it was seen twice, hardly more comes than must. (What is used least recently would
+        go four times as often in the second one, and what has the longest period half as often again in the first.)"""
+        for names in (PASSES_THERE_AND_BACK, PASS_OF_HOT_AND_COLD):
+            moved = [self.moved_in(passes, names) for passes in (4, 10)]
+            least = least_moved_in(names, capacity=7)
+            self.assertLessEqual((moved[1] - moved[0]) / 6, 1.15 * least * 16 * 2 ** 20, names)
+
+    def moved_in(self, passes, names):
+        result = preloaded([COMMAND, 'turns', str(passes), '3', names], dict(TURNS, SIM_SCHED='eager'))
+        self.assertEqual((result.status, result.out), (0, 'wrong: 0\n'), result.err)
+        return result.report()['pressure']['moved_in_bytes']
+
     def test_used_once_in_place(self):
         result = preloaded([COMMAND, 'turns', '4', '1'], dict(TURNS, SIM_SCHED='eager'))
         pressure = result.report()['pressure']
@@ -142,6 +174,13 @@ class Answers(Case):
     def test_copies_and_fills_in_any_order(self):
         for part in ('fills', 'within', 'across'):
             self.same([COMMAND, part, '2', '2'], [dict(TURNS, ALLOGRAFT_LIMIT='32MiB')])
+
+    def test_slow_in_place(self):
+        """A kernel that uses memory of the host for much longer than that takes to cross the bus gets it moved, though it
+        uses it once only."""
+        result = preloaded([COMMAND, 'slow', '4'], dict(TURNS, SIM_SCHED='reluctant'))
+        self.assertEqual((result.status, result.out), (0, 'wrong: 0\n'), result.err)
+        self.assertGreater(result.report()['pressure']['moved_in_bytes'], 30 * 2 ** 21)
 
 
 class Ahead(Case):

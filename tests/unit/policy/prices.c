@@ -1,5 +1,5 @@
 /* policy/paging/prices.c: what moving costs is learnt of what it took, and decides from how many
- * uses on it is worth it. */
+ * uses on it is worth it, each of which is one crossing of the bus. */
 #include "policy/paging/prices.h"
 
 #include "tests/common/check.h"
@@ -10,7 +10,7 @@ static unsigned least_uses(void)
 {
     unsigned uses = 0;
 
-    while (!ag_prices_worth_moving(uses))
+    while (!ag_prices_worth_moving(100 * uses))
         uses++;
     return uses;
 }
@@ -25,6 +25,8 @@ static void note(uint64_t copy_ns, uint64_t rest_ns)
 static void test_usual(void)
 {
     CHECK(ag_prices_of_move() == 180 && least_uses() == 2);
+    CHECK(!ag_prices_worth_moving(183) && ag_prices_worth_moving(184));
+    CHECK(ag_prices_crossing_ns(1024 * MIB) == 21000000);
 }
 
 static void test_measured(void)
@@ -37,6 +39,7 @@ static void test_measured(void)
     CHECK(ag_prices_of_move() == 280 && least_uses() == 3);
     note(1000000, 0);
     CHECK(ag_prices_of_move() == 100 && least_uses() == 2);
+    CHECK(ag_prices_crossing_ns(128 * MIB) == 2000000);
 }
 
 /* Whatever it takes, memory that is used often is worth it. */

@@ -1,0 +1,223 @@
+/* The log of launches, and what it foretells: see foretell.h.
+ *
+ * Each use of a piece is a record, and each record knows the next one of the same piece. So the
+ * entry of the launch that came after the same launches before tells of each of its pieces when it
+ * was used next, and, from there on, again. */
+#include "policy/paging/foretell.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+#include "interpose/core/base/hash.h"
+#include "interpose/core/base/pages.h"
+#include "policy/paging/toll.h"
+
+#define ENTRIES ((uint64_t)1 << 16)
+#define RECORDS ((uint64_t)1 << 18)
+#define ALIKE   4u    /* launches that have to be the same, for what follows to be */
+#define ENOUGH  1000u /* hundredths of a crossing: no price of moving is near that */
+
+struct record {
+    uint64_t next; /* the entry that uses the piece next; 0: none by now */
+    uint32_t at;   /* which of its records does */
+    uint32_t uses; /* of this one */
+};
+
+struct entry {
+    uint64_t key, function, repeats;
+    uint64_t volume; /* bytes that launches had used before it */
+    uint64_t first;  /* record */
+    uint32_t n;      /* records */
+};
+
+struct log {
+    struct entry entries[ENTRIES]; /* both are rings */
+    struct record records[RECORDS];
+    struct {
+        uint64_t context, entry;
+    } seen[ENTRIES]; /* where launches that led there led to last, by their hash */
+};
+
+static struct {
+    struct log *log; /* NULL: there is none, and nothing is foretold */
+    bool has_failed;
+    uint64_t n_entries, n_records, volume; /* entries are numbered from 1 */
+    uint64_t last_keys[ALIKE];
+    uint64_t match; /* the entry like the one that began last, or 0 */
+    bool is_again;  /* that is the one before it once more */
+} self;
+
+static struct entry *entry_at(uint64_t number)
+{
+    return &self.log->entries[number % ENTRIES];
+}
+
+static struct record *use_record(const struct entry *entry, uint32_t at)
+{
+    return &self.log->records[(entry->first + at) % RECORDS];
+}
+
+/* Is the entry in the log still, with all of its records? */
+static bool is_known(uint64_t number)
+{
+    return number && number + ENTRIES > self.n_entries &&
+           entry_at(number)->first + RECORDS > self.n_records;
+}
+
+static bool has_log(void)
+{
+    if (!self.log && !self.has_failed) {
+        self.log = ag_pages_get(sizeof(*self.log));
+        self.has_failed = !self.log;
+    }
+    return self.log;
+}
+
+/* --- launches --- */
+
+static uint64_t context_of_last(void)
+{
+    uint64_t context = 0;
+
+    for (uint64_t i = 0; i < ALIKE; i++)
+        context = ag_hash_word(context, self.last_keys[(self.n_entries + i) % ALIKE]);
+    return context;
+}
+
+/* The last entry after the same launches as this one; 0: there is none. */
+static uint64_t find_match(void)
+{
+    uint64_t context = context_of_last(), at = ag_hash_entry(context, ENTRIES), match = 0;
+
+    if (self.log->seen[at].context == context && is_known(self.log->seen[at].entry))
+        match = self.log->seen[at].entry;
+    self.log->seen[at].context = context;
+    self.log->seen[at].entry = self.n_entries;
+    return match;
+}
+
+void ag_foretell_launch(uint64_t key, uint64_t function)
+{
+    struct entry *last;
+
+    if (!has_log())
+        return;
+    last = entry_at(self.n_entries);
+    self.is_again = self.n_entries && last->key == key;
+    if (self.is_again) {
+        last->repeats++;
+        return;
+    }
+    self.n_entries++;
+    *entry_at(self.n_entries) = (struct entry){
+        .key = key,
+        .function = function,
+        .repeats = 1,
+        .volume = self.volume,
+        .first = self.n_records,
+    };
+    self.last_keys[self.n_entries % ALIKE] = key;
+    self.match = find_match();
+}
+
+/* --- uses --- */
+
+/* The record of the piece's last use, or NULL. */
+static struct record *last_record(const struct ag_piece *piece)
+{
+    return is_known(piece->logged_in) ? use_record(entry_at(piece->logged_in), piece->logged_at)
+                                      : NULL;
+}
+
+static uint64_t price_of_uses(const struct entry *entry, uint64_t uses)
+{
+    return ag_toll_of(entry->function) * entry->repeats * uses;
+}
+
+/* What the uses cost in place that follow each other from that record on. */
+static unsigned price_from(uint64_t number, uint32_t at, uint64_t near)
+{
+    uint64_t price = 0;
+
+    for (;;) {
+        const struct entry *entry = entry_at(number);
+        const struct record *record = use_record(entry, at);
+
+        price += price_of_uses(entry, record->uses);
+        if (price > ENOUGH)
+            return ENOUGH;
+        if (!is_known(record->next) || entry_at(record->next)->volume - entry->volume > near)
+            return (unsigned)price;
+        number = record->next;
+        at = record->at;
+    }
+}
+
+/* Nothing is foretold: it may go on as it did just now. */
+static unsigned price_by_now(const struct ag_piece *piece, const struct record *last, unsigned uses,
+                             uint64_t near)
+{
+    const struct entry *entry = entry_at(self.n_entries);
+    uint64_t price = price_of_uses(entry, uses);
+
+    if (last && entry->volume - entry_at(piece->logged_in)->volume <= near)
+        price += price_of_uses(entry_at(piece->logged_in), last->uses);
+    return price < ENOUGH ? (unsigned)price : ENOUGH;
+}
+
+/* Adds a record of the piece. Its last one knows of it then. */
+static void add_record(struct ag_piece *piece, struct record *last, unsigned uses)
+{
+    struct entry *entry = entry_at(self.n_entries);
+
+    *use_record(entry, entry->n) = (struct record){.uses = uses};
+    self.n_records++;
+    if (last) {
+        last->next = self.n_entries;
+        last->at = entry->n;
+    }
+    piece->logged_in = self.n_entries;
+    piece->logged_at = entry->n++;
+    self.volume += piece->size;
+}
+
+unsigned ag_foretell_use(struct ag_piece *piece, unsigned uses, uint64_t near)
+{
+    const struct entry *entry;
+    struct record *last;
+    uint64_t next;
+    unsigned price;
+
+    if (!self.log)
+        return 100 * uses;
+    entry = entry_at(self.n_entries);
+    if (self.is_again || entry->n == UINT16_MAX)
+        return price_by_now(piece, NULL, uses, near);
+    last = last_record(piece);
+    price = price_by_now(piece, last, uses, near);
+    add_record(piece, last, uses);
+    piece->expected = 0;
+    if (is_known(self.match) && piece->logged_at < entry_at(self.match)->n) {
+        price = price_from(self.match, piece->logged_at, near);
+        next = use_record(entry_at(self.match), piece->logged_at)->next;
+        if (next)
+            piece->expected = self.n_entries + (next - self.match);
+    }
+    return price;
+}
+
+uint64_t ag_foretell_next_use(const struct ag_piece *piece)
+{
+    if (!piece->logged_in)
+        return UINT64_MAX;
+    if (piece->expected > self.n_entries)
+        return piece->expected - self.n_entries;
+    return self.n_entries - piece->logged_in;
+}
+
+void ag_foretell_begin_child(void)
+{
+    if (self.log)
+        ag_pages_free(self.log, sizeof(*self.log));
+    memset(&self, 0, sizeof(self));
+}

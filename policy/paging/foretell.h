@@ -1,0 +1,27 @@
+/* What launches used before, and so will use next: a program that iterates uses its memory in
+ * the same order each time. Launches are logged with the pieces that they use. Where the
+ * last few were the same once before, the pieces of the next ones are, too.
+ *
+ * Bounded: of more than 65,536 launches, or 262,144 uses of pieces, the oldest are forgotten. Only
+ * with the lock of the ranges held. */
+#ifndef AG_PAGING_FORETELL_H
+#define AG_PAGING_FORETELL_H
+
+#include <stdint.h>
+
+#include "policy/paging/ranges.h"
+
+/* A launch follows: `key` is the same for launches of the same function with the same memory, and
+ * `function` is whose price counts (toll.h). The same one again is no other entry. */
+void ag_foretell_launch(uint64_t key, uint64_t function);
+/* The launch that began last uses the piece so many times, in the order of those calls. In
+ * hundredths of a crossing of the bus: what this costs if the piece lies on the host, together with
+ * its uses to come, as long as no more than `near` bytes are used between two of them. */
+unsigned ag_foretell_use(struct ag_piece *piece, unsigned uses, uint64_t near);
+/* In how many launches is the piece expected to be used next? The one that nothing is known of is
+ * as far ahead as its last use is ago, and one without a use is the last of all. */
+uint64_t ag_foretell_next_use(const struct ag_piece *piece);
+
+void ag_foretell_begin_child(void);
+
+#endif

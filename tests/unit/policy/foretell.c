@@ -1,0 +1,141 @@
+/* policy/paging/foretell.c: what launches use is foretold as long as they come in the order in
+ * which they came before; what is not, goes by its last use. Prices of functions are the usual one.
+ */
+#include "policy/paging/foretell.h"
+
+#include "policy/paging/toll.h"
+#include "tests/common/check.h"
+
+#define PIECES 26u
+#define BYTES  ((size_t)32 << 20)
+#define NEAR   (4 * BYTES)
+
+static struct ag_piece pieces[PIECES];
+static unsigned dear; /* the function that costs ten times as much as a crossing */
+
+unsigned ag_toll_of(uint64_t function)
+{
+    return dear && function == dear ? 1000 : 100;
+}
+
+static struct ag_piece *piece_of(char name)
+{
+    return &pieces[name - 'a'];
+}
+
+/* A launch for each letter, of a function of its own: the price of the last one. */
+static unsigned use(const char *names)
+{
+    unsigned price = 0;
+
+    for (; *names; names++) {
+        piece_of(*names)->size = BYTES;
+        ag_foretell_launch((uint64_t)*names, (uint64_t)*names);
+        price = ag_foretell_use(piece_of(*names), 1, NEAR);
+    }
+    return price;
+}
+
+static void test_nothing_known(void)
+{
+    CHECK(ag_foretell_next_use(piece_of('a')) == UINT64_MAX);
+    CHECK(use("a") == 100);
+    CHECK(use("bcd") == 100);
+    CHECK(ag_foretell_next_use(piece_of('a')) == 3 && ag_foretell_next_use(piece_of('d')) == 0);
+    CHECK(ag_foretell_next_use(piece_of('e')) == UINT64_MAX);
+}
+
+/* Used just now, it may go on so; after long it will not. */
+static void test_by_now(void)
+{
+    CHECK(use("xyx") == 200);
+    CHECK(use("klmnopx") == 100);
+}
+
+/* The same again is one launch that costs more. */
+static void test_repeated(void)
+{
+    CHECK(use("qq") == 200 && use("q") == 300);
+    CHECK(use("r") == 100 && ag_foretell_next_use(piece_of('q')) == 1);
+}
+
+static void test_in_turn(void)
+{
+    use("abcdefgh"
+        "abcdefgh"
+        "abcdefgh");
+    CHECK(ag_foretell_next_use(piece_of('h')) == 8);
+    CHECK(ag_foretell_next_use(piece_of('e')) == 5);
+    CHECK(use("ab") == 100); /* as far apart as eight others are */
+    CHECK(ag_foretell_next_use(piece_of('a')) == 7 && ag_foretell_next_use(piece_of('c')) == 1);
+}
+
+/* There and back: what comes soon is told from what comes late. */
+static void test_there_and_back(void)
+{
+    use("ijklmnonmlkji"
+        "stuv"
+        "ijklmnonmlkji"
+        "stuv"
+        "ijklmnonmlkji"
+        "stuv"
+        "ijklmn");
+    CHECK(ag_foretell_next_use(piece_of('n')) == 2 && ag_foretell_next_use(piece_of('m')) == 3);
+    CHECK(ag_foretell_next_use(piece_of('i')) == 7);
+    CHECK(use("onm") == 100);
+    CHECK(ag_foretell_next_use(piece_of('n')) == 17 - 3);
+}
+
+/* What is to follow soon counts from the first use on, at its own price. */
+static void test_prices_to_come(void)
+{
+    for (unsigned i = 0; i < 3; i++)
+        use("abcd"
+            "wywy"
+            "efgh"
+            "ijkl");
+    use("abcd");
+    CHECK(use("w") == 200);
+    dear = 'y';
+    CHECK(use("y") == 1000); /* and no more than that is asked */
+    dear = 0;
+}
+
+/* More launches than the log has, and more uses: the oldest are forgotten, and no other. */
+static void test_bounds(void)
+{
+    for (unsigned i = 0; i < 70000; i++)
+        use(i % 2 ? "b" : "c");
+    CHECK(ag_foretell_next_use(piece_of('w')) > 60000);
+    for (unsigned turn = 0; turn < 3; turn++) {
+        for (uint64_t i = 0; i < 4096; i++) {
+            ag_foretell_launch(1000 + i, 0);
+            for (unsigned j = 0; j < PIECES; j++)
+                (void)ag_foretell_use(&pieces[j], 1, NEAR);
+        }
+    }
+    CHECK(ag_foretell_next_use(piece_of('a')) == 1);
+}
+
+/* A child begins anew. */
+static void test_child(void)
+{
+    ag_foretell_begin_child();
+    for (unsigned i = 0; i < PIECES; i++)
+        pieces[i] = (struct ag_piece){0};
+    CHECK(use("a") == 100 && use("b") == 100);
+    CHECK(ag_foretell_next_use(piece_of('a')) == 1);
+}
+
+int main(void)
+{
+    test_nothing_known();
+    test_by_now();
+    test_repeated();
+    test_in_turn();
+    test_there_and_back();
+    test_prices_to_come();
+    test_bounds();
+    test_child();
+    return 0;
+}
