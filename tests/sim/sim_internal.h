@@ -398,9 +398,8 @@ struct CUstream_st {
     uint64_t id;
     uint32_t slot;
     struct sim_op *last;
-    struct sim_order order; /* of the last operation */
-    struct sim_ops
-        uploads; /* asynchronous ones from pageable memory, that may still be under way */
+    struct sim_order order;    /* of the last operation */
+    struct sim_op *uploads[2]; /* asynchronous ones from pageable memory that may be under way */
     /* What the last kernel waits for, if only events came since: one that starts early waits for no
      * more. */
     bool is_behind_kernel;

@@ -17,9 +17,11 @@
 
 #include "diff.h"
 
-#define PAGE   4096u
-#define MOST   ((size_t)400 << 10) /* of one copy */
-#define AROUND 96u                 /* bytes before and behind, which nothing may change */
+#define PAGE    4096u
+#define MOST    ((size_t)400 << 10) /* of one copy */
+#define AROUND  96u                 /* bytes before and behind, which nothing may change */
+#define COMMAND ((size_t)64 << 10)  /* an upload of more is one or several pieces */
+#define MIB     ((size_t)1 << 20)
 
 enum host_kind { HOST_HEAP, HOST_TOUCHED, HOST_FRESH, HOST_PRIVATE, HOST_SHARED, HOST_PINNED };
 
@@ -445,16 +447,75 @@ static void copy_synchronously(struct world *w, unsigned stream, struct buffer *
         (void)read_back(w, buffer, other, true);
 }
 
-bool op_host_copy(struct world *w)
+/* A kernel of the legacy stream, or of that stream, writes what the host looks at when the kernel
+ * is over. */
+static struct buffer *begin_to_write(struct world *w, unsigned stream, const struct buffer *but)
 {
-    bool async = chance(w, 65);
-    unsigned stream = async ? stream_pick(w) : default_stream(w);
-    enum host_way way = (enum host_way)draw(w, HOST_THERE_AND_BACK + 1);
-    struct buffer *buffer;
+    unsigned legacy = w->contexts[w->streams[stream].context].legacy;
+    unsigned on = w->streams[stream].kind != STREAM_NONBLOCKING && w->streams[legacy].alive &&
+                          !capture_forbids_legacy(w) && chance(w, 60)
+                      ? legacy
+                      : stream;
+    struct buffer *seen = may_look(w) ? buffer_pick(w, on, true, false, but) : NULL;
 
-    if (stream == MAX_STREAMS || w->capture.open)
+    if (!seen || (seen->kind != BUFFER_PINNED && seen->kind != BUFFER_REGISTERED) ||
+        !did(w, launch_fill(w, on, seen->p, seen->extent, w->op), "fill b%u s%u", seen->id, on))
+        return NULL;
+    used_both(w, on, seen, NULL);
+    return seen;
+}
+
+/* Uploads one after the other: what came before the first is over when the third is back, since two
+ * pieces may be under way on a stream (R1052, R1038); also for the legacy stream's work. */
+static bool copy_in_a_row(struct world *w, unsigned stream)
+{
+    struct buffer *target = buffer_pick(w, stream, true, false, NULL), *seen;
+    struct host_memory memory;
+    struct clock before, stamp;
+    uint64_t dice = draw(w, 1u << 30);
+    CUresult result;
+    size_t n;
+
+    if (!target || host_side(target) || target->bytes <= COMMAND)
         return false;
-    buffer = buffer_pick(w, stream, way != HOST_DOWN, way == HOST_DOWN, NULL);
+    n = COMMAND + 1 + draw(w, chance(w, 80) ? COMMAND : 2 * MIB - COMMAND);
+    n = n < target->extent && !target->filled ? target->extent : n;
+    n = n < target->bytes ? n : target->bytes;
+    seen = begin_to_write(w, stream, target);
+    stream_before(w, stream, &before);
+    for (unsigned i = 0; i < 3; i++) {
+        memory.kind = (enum host_kind)of(&dice, HOST_PINNED);
+        (void)take(w, &memory, n, true, &dice);
+        result = cu.cuMemcpyHtoDAsync_v2(target->p, memory.p, n, stream_handle(w, stream));
+        spoil(w, &memory, &dice);
+        if (!did(w, result, "in a row b%u %zu s%u", target->id, n, stream))
+            return true;
+        stream_submit(w, stream, &stamp);
+        buffer_used(w, target, stream, &stamp, true);
+    }
+    host_knows(w, &before);
+    if (seen && host_may_read(w, seen))
+        say(w, "look b%u: %016llx", seen->id,
+            (unsigned long long)hash_of(seen->host, seen->extent));
+    return true;
+}
+
+/* Whoever asks right behind a copy is answered as natively, and so is a wait for the event. */
+static void ask_behind(struct world *w, unsigned stream)
+{
+    w->next_stream = stream;
+    w->n_next = 3;
+    (void)op_event_record(w);
+    (void)op_stream_ask(w);
+    (void)op_event_ask(w);
+    w->n_next = 0;
+}
+
+static bool copy_somehow(struct world *w, unsigned stream, bool async)
+{
+    enum host_way way = (enum host_way)draw(w, HOST_THERE_AND_BACK + 1);
+    struct buffer *buffer = buffer_pick(w, stream, way != HOST_DOWN, way == HOST_DOWN, NULL);
+
     if (!buffer || (!buffer->extent))
         return false;
     if (!async && way == HOST_UP && buffer->kind == BUFFER_NATIVE && chance(w, 60)) {
@@ -463,6 +524,21 @@ bool op_host_copy(struct world *w)
     }
     return host_copy(w, stream, buffer, way, async, may_look(w) && chance(w, 20),
                      draw(w, 1u << 30));
+}
+
+bool op_host_copy(struct world *w)
+{
+    bool async = chance(w, 65);
+    unsigned stream = async ? stream_pick(w) : default_stream(w);
+
+    if (stream == MAX_STREAMS || w->capture.open)
+        return false;
+    if ((async && chance(w, 15) && copy_in_a_row(w, stream)) || copy_somehow(w, stream, async)) {
+        if (chance(w, 20))
+            ask_behind(w, stream);
+        return true;
+    }
+    return false;
 }
 
 bool host_copy_beside(struct world *w, unsigned stream, bool up, const struct buffer *but)

@@ -191,31 +191,44 @@ static size_t pieces_of(size_t bytes)
     return bytes <= NO_PIECE ? 0 : (bytes + PIECE - 1) / PIECE;
 }
 
-/* Those of the uploads that are under way on the stream. */
 static size_t pieces_under_way(CUstream stream)
 {
     size_t pieces = 0;
 
-    sim_ops_prune(&stream->uploads);
-    for (unsigned i = 0; i < stream->uploads.n; i++)
-        pieces += pieces_of(bytes_of(&stream->uploads.at[i]->work.u.copy));
+    for (unsigned i = 0; i < 2 && stream->uploads[i]; i++)
+        pieces += pieces_of(bytes_of(&stream->uploads[i]->work.u.copy));
     return pieces;
+}
+
+/* The oldest upload that may be under way is over when this returns. */
+static void end_upload(CUstream stream)
+{
+    struct sim_op *first = stream->uploads[0];
+
+    stream->uploads[0] = stream->uploads[1];
+    stream->uploads[1] = NULL;
+    sim_wait(first);
+    sim_op_unref(first);
 }
 
 /* What a copy from pageable memory waits for before its source is read. */
 static void wait_to_stage(CUstream stream, size_t bytes, bool async)
 {
-    if (!async || pieces_of(bytes) > MOST_PIECES) {
+    size_t pieces = pieces_of(bytes);
+
+    if (!async || pieces > MOST_PIECES) {
         if (async)
             sim_stream_wait_for_legacy(stream);
         (void)sim_stream_drain(stream);
-        return;
     }
-    while (pieces_of(bytes) && pieces_under_way(stream) + pieces_of(bytes) > MOST_PIECES) {
-        struct sim_op *first = sim_op_ref(stream->uploads.at[0]);
-        sim_wait(first);
-        sim_op_unref(first);
-    }
+    while (async && pieces && stream->uploads[0] && pieces_under_way(stream) + pieces > MOST_PIECES)
+        end_upload(stream);
+}
+
+static void note_upload(CUstream stream, struct sim_op *op)
+{
+    if (pieces_of(bytes_of(&op->work.u.copy)))
+        stream->uploads[stream->uploads[0] != NULL] = sim_op_ref(op);
 }
 
 /* Takes the bytes of a pageable source as they are now. */
@@ -331,8 +344,8 @@ CUresult sim_copy_submit(CUstream handle, CUcontext ctx, struct sim_copy *copy, 
     struct sim_op *op = NULL;
     work.u.copy.host_waits_here = wait && dst == SIDE_PAGEABLE;
     sim_enqueue(stream, &work, NULL, &op);
-    if (src == SIDE_PAGEABLE && async && !copy->of_batch && pieces_of(bytes_of(copy)))
-        sim_ops_add(&stream->uploads, op);
+    if (src == SIDE_PAGEABLE && async && !copy->of_batch && !copy->reads_late)
+        note_upload(stream, op);
     if (wait) {
         sim_wait(op);
         write_here(op);

@@ -50,7 +50,8 @@ void sim_stream_delete(CUstream stream)
     sim_order_join(&ctx->orphan_order[blocking], &stream->order);
     sim_op_unref(stream->last);
     sim_ops_finish(&stream->before_kernel);
-    sim_ops_finish(&stream->uploads);
+    sim_op_unref(stream->uploads[0]);
+    sim_op_unref(stream->uploads[1]);
     sim_order_finish(&stream->order);
     sim_order_finish(&stream->order_before_kernel);
     sim_slot_retire(stream->slot);
