@@ -13,6 +13,7 @@
 #include "tests/common/check.h"
 
 #define N_KEYS 3000u
+#define STEPS  ALONE(200000)
 
 /* Key i of a run: neighbouring addresses, keys that differ in high bits only, and any at all. */
 static uint64_t key_of(unsigned i, unsigned kind)
@@ -51,10 +52,10 @@ static void agrees_with_a_model(unsigned kind, bool is_lent)
     if (is_lent)
         ag_map_begin(&map, first, N_OF(first));
     CHECK(ag_map_get(&map, 5) == NULL && ag_map_take(&map, 5) == NULL);
-    for (unsigned step = 0; step < 200000; step++) {
+    for (unsigned step = 0; step < STEPS; step++) {
         unsigned i = (unsigned)chance_below(&state, N_KEYS);
         /* Waves: the table fills up, then nearly empties, again and again. */
-        bool put = chance_below(&state, 100) < (step / 20000 % 2 ? 20 : 80);
+        bool put = chance_below(&state, 100) < (step / (STEPS / 10) % 2 ? 20 : 80);
 
         if (put) {
             model[i] = &values[chance_below(&state, sizeof(values))];
@@ -64,10 +65,10 @@ static void agrees_with_a_model(unsigned kind, bool is_lent)
                        step);
             model[i] = NULL;
         }
-        if (step % 10000 == 0)
+        if (step % (STEPS / 20) == 0)
             check_all(&map, model, kind, step);
     }
-    check_all(&map, model, kind, 200000);
+    check_all(&map, model, kind, STEPS);
     for (unsigned i = 0; i < N_KEYS; i++) {
         CHECK(ag_map_take(&map, key_of(i, kind)) == model[i]);
         CHECK(ag_map_take(&map, key_of(i, kind)) == NULL);

@@ -100,7 +100,7 @@ static void both_forms_are_one(void)
     unsigned char values[AG_MAX_PAYLOAD], buffer[AG_MAX_PAYLOAD];
     void *params[AG_MAX_PARAMS];
 
-    for (unsigned turn = 0; turn < 20000; turn++) {
+    for (unsigned turn = 0; turn < ALONE(20000); turn++) {
         const struct ag_layout *layout = a_layout();
         struct ag_kernel_call call = a_call();
         size_t size = layout->total, more = chance_below(&state, 4) ? 0 : 1;

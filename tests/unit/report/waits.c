@@ -12,7 +12,7 @@
 
 #define MS        1000000ull
 #define N_THREADS 4u
-#define TURNS     1000u
+#define TURNS     300u
 
 /* A call that has taken so long. */
 static __attribute__((noinline)) void wait_here(enum ag_wait_kind kind, const char *call,
