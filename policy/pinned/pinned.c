@@ -313,7 +313,7 @@ CUresult ag_pinned_free(void *p)
     if (!block && claim.is_known)
         return ag_cu.cuMemFreeHost(
             (void *)AG_LOOKUP_UNKNOWN); /* it says why not, as of any address */
-    if (!claim.may_keep ||
+    if (!block || !claim.may_keep ||
         !ag_pinned_ready_order(block, claim.owner, context, block->mode == AG_HOST_CACHE))
         return free_natively(p, block, claim.owner, now);
     if (ag_pinned_blocks_keep(block, now))

@@ -88,10 +88,11 @@ _Static_assert(N_ACTIONS == AG_N_SAYS, "each has a row");
 static unsigned usual_calls(unsigned says)
 {
     const unsigned host = 1u << AG_CALL_HOST;
+    const bool says_more = (says & ~(SAYS_OF_FAIL | 1u << AG_SAYS_HOST)) != 0;
 
     if (!(says & 1u << AG_SAYS_HOST))
         return AG_CALLS_OF_MEMORY;
-    return says & ~(SAYS_OF_FAIL | 1u << AG_SAYS_HOST) ? AG_CALLS_OF_MEMORY | host : host;
+    return says_more ? AG_CALLS_OF_MEMORY | host : host;
 }
 
 /* ---- pieces of text ------------------------------------------------------------------------ */
