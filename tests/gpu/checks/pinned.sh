@@ -16,6 +16,9 @@ pinned_background_checks() {
     background check pinned/can-fail-wait found_out "$BIN/pinned" wait nofree
     background check pinned/early-cache holds 'pinned.hits >= 9' -- ALLOGRAFT_HOST=cache -- "$BIN/pinned" early
     background check pinned/early-fast holds 'pinned.left >= 9' -- ALLOGRAFT_HOST=fast -- "$BIN/pinned" early
+    background check pinned/rules-wait holds 'pinned.hits >= 3' 'pinned.waited >= 4' 'pinned.left == 0' -- \
+        ALLOGRAFT_HOST=fast ALLOGRAFT_RULES='*:host=cache' -- "$BIN/pinned" wait
+    background check pinned/rules-early holds 'pinned.left >= 9' -- ALLOGRAFT_RULES='*:host=fast' -- "$BIN/pinned" early
     background check pinned/by-default holds 'pinned.asked == 0' -- -- "$BIN/pinned" early
 }
 
