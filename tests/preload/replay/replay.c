@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 
@@ -1333,6 +1334,34 @@ static void freed_from_elsewhere(void)
 
 /* ---- the end ---- */
 
+/* A process that ends waits for the device for 100 ms (AG_EXIT_TIMEOUT_NS). On a busy machine
+ * neither the device nor who asks it may be let run for as long; so its clock goes slower. */
+#define SLOWER 20
+
+static atomic_bool is_slow;
+static struct timespec slow_from;
+
+/* For all of the process. */
+int clock_gettime(clockid_t id, struct timespec *time)
+{
+    long result = syscall(SYS_clock_gettime, id, time);
+    int64_t ns;
+
+    if (result || id != CLOCK_MONOTONIC || !atomic_load(&is_slow))
+        return (int)result;
+    ns = (time->tv_sec - slow_from.tv_sec) * 1000000000 + time->tv_nsec - slow_from.tv_nsec;
+    ns = slow_from.tv_nsec + ns / SLOWER;
+    time->tv_sec = slow_from.tv_sec + ns / 1000000000;
+    time->tv_nsec = ns % 1000000000;
+    return 0;
+}
+
+static void slow_down(void)
+{
+    (void)clock_gettime(CLOCK_MONOTONIC, &slow_from);
+    atomic_store(&is_slow, true);
+}
+
 static void *leave(void *how)
 {
     if (!strcmp(how, "exit"))
@@ -1356,6 +1385,8 @@ static void ending(const char *how)
     }
     for (uint32_t i = 0; i < 5; i++)
         launch_speak(stream, 100 + i);
+    if (strcmp(how, "endless") != 0)
+        slow_down();
     if (!strcmp(how, "thread")) {
         OK(pthread_create(&thread, NULL, leave, "exit"));
         (void)pthread_join(thread, NULL);
