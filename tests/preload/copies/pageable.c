@@ -682,7 +682,15 @@ static unsigned threads_named(const char *name)
     return found;
 }
 
-static void copy_times(unsigned n, size_t bytes)
+/* Each gives itself its name, once it is let run: the others may have copied all by then. */
+static unsigned threads_that_copy(unsigned wanted)
+{
+    for (unsigned i = 0; i < 10000 && threads_named("allograft-copy") < wanted; i++)
+        (void)usleep(1000);
+    return threads_named("allograft-copy");
+}
+
+static void copy_times(unsigned n, size_t bytes, unsigned n_threads)
 {
     unsigned char *host = malloc(bytes);
     size_t found = 0;
@@ -697,20 +705,20 @@ static void copy_times(unsigned n, size_t bytes)
         found += wrong(host, bytes, i);
     }
     say("%u copies of %zu bytes: %zu wrong; threads of ours: %u, registered: %lu", 2 * n, bytes,
-        found, threads_named("allograft-copy"), sim_calls("cuMemHostRegister_v2"));
+        found, threads_that_copy(n_threads), sim_calls("cuMemHostRegister_v2"));
     OK(cuMemFree(device));
     free(host);
 }
 
 static void little(void)
 {
-    copy_times(20, MIB - 1);
-    copy_times(1, 16 * MIB);
+    copy_times(20, MIB - 1, 0);
+    copy_times(1, 16 * MIB, 0);
 }
 
 static void much(void)
 {
-    copy_times(2, 160 * MIB);
+    copy_times(2, 160 * MIB, 2);
 }
 
 static const struct {
