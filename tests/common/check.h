@@ -60,8 +60,8 @@ __attribute__((format(printf, 4, 5), noreturn)) static inline void check_failed(
 
 #define N_OF(array) (sizeof(array) / sizeof((array)[0]))
 
-/* How often a thread alone does something: ThreadSanitizer, which makes it slow, has nothing to say of
- * it. */
+/* How often a thread alone does something: ThreadSanitizer, which makes it slow, has nothing to say
+ * of it. */
 #ifdef __SANITIZE_THREAD__
 #define ALONE(n) ((n) / 10)
 #else

@@ -9,10 +9,10 @@
  *     LD_LIBRARY_PATH=build/tests/sim SIM_SCHED=lazy SIM_VIOLATION=count SIM_DEVICES=2 \
  *         SIM_MEMORY=8GiB ./sim_truth > sim.txt
  *
- * The driver API only, every call looked up by its exported name. Each group of questions begins with
- * a line "= NAME", and has a process of its own, forked before cuInit, so that a fault or a hang costs no more than its group.
- * "Waits" means: a kernel that takes SPIN_NS and then writes a word of pinned memory had written it
- * when the call returned. */
+ * The driver API only, every call looked up by its exported name. Each group of questions begins
+ * with a line "= NAME", and has a process of its own, forked before cuInit, so that a fault or a
+ * hang costs no more than its group. "Waits" means: a kernel that takes SPIN_NS and then writes a
+ * word of pinned memory had written it when the call returned. */
 #define _GNU_SOURCE
 #include "tests/gpu/sim_truth/truth.h"
 

@@ -12,8 +12,9 @@
  *     paging reset       a primary context that ends with all of it
  *     paging exit        freed blocks when the process ends: the context is given back after the
  *                        driver has ended, as the CUDA runtime does
- *     paging turns N K [NAMES]  N passes over sixteen blocks of 16 MiB, K kernels on each in turn, or
- *                        in the order of NAMES, which are letters from a to p
+ *     paging turns N K [NAMES]
+ *                        N passes over sixteen blocks of 16 MiB, K kernels on each in turn, or in
+ *                        the order of NAMES, which are letters from a to p
  *     paging slow N      the same with a kernel on each that takes its time
  *     paging graphs N K  the same by launches of graphs of K kernels, the first block's of which is
  *                        updated to be the last one's, and back
