@@ -40,16 +40,9 @@ bool doctor_driver_is_simulated(void)
     return simulated;
 }
 
-const char *doctor_open_driver(const char *lookup, struct doctor_calls *ret)
+const char *doctor_look_up(const char *lookup, const struct doctor_symbol *symbols, size_t n,
+                           void *ret)
 {
-    static const struct {
-        const char *name;
-        size_t place;
-    } rows[] = {
-#define ROW(symbol) {#symbol, offsetof(struct doctor_calls, symbol)},
-        DOCTOR_CALLS(ROW)
-#undef ROW
-    };
     void *handle = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
     CUresult (*get)(const char *, void **, int, cuuint64_t) = NULL;
     void *address;
@@ -59,15 +52,26 @@ const char *doctor_open_driver(const char *lookup, struct doctor_calls *ret)
     simulated = dlsym(handle, AG_DRIVER_MARK) != NULL;
     address = dlsym(handle, "cuGetProcAddress");
     memcpy(&get, &address, sizeof(get));
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+    for (size_t i = 0; i < n; i++) {
         bool asks = !strcmp(lookup, "get-proc") && get;
 
-        address = asks ? by_get_proc(get, rows[i].name) : dlsym(handle, rows[i].name);
+        address = asks ? by_get_proc(get, symbols[i].name) : dlsym(handle, symbols[i].name);
         if (!address)
-            return rows[i].name;
-        memcpy((char *)ret + rows[i].place, &address, sizeof(address));
+            return symbols[i].name;
+        memcpy((char *)ret + symbols[i].place, &address, sizeof(address));
     }
     return NULL;
+}
+
+const char *doctor_open_driver(const char *lookup, struct doctor_calls *ret)
+{
+    static const struct doctor_symbol symbols[] = {
+#define ROW(symbol) {#symbol, offsetof(struct doctor_calls, symbol)},
+        DOCTOR_CALLS(ROW)
+#undef ROW
+    };
+
+    return doctor_look_up(lookup, symbols, sizeof(symbols) / sizeof(symbols[0]), ret);
 }
 
 CUresult doctor_begin(const struct doctor_calls *calls)

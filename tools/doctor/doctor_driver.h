@@ -35,8 +35,16 @@ struct doctor_calls {
 #undef DOCTOR_CALL
 };
 
-/* Looks all of them up: by "dlsym", or by "get-proc" (cuGetProcAddress). Returns NULL, or the name
- * of what is missing. */
+struct doctor_symbol {
+    const char *name;
+    size_t place; /* of its pointer in a table */
+};
+
+/* Looks the symbols up for the table: by "dlsym", or by "get-proc" (cuGetProcAddress). Returns NULL,
+ * or the name of what is missing. */
+const char *doctor_look_up(const char *lookup, const struct doctor_symbol *symbols, size_t n,
+                           void *ret);
+/* Looks all of the calls above up likewise. */
 const char *doctor_open_driver(const char *lookup, struct doctor_calls *ret);
 /* Is the driver that was opened the simulated one? */
 bool doctor_driver_is_simulated(void);

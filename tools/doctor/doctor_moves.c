@@ -2,11 +2,9 @@
  * as ALLOGRAFT_OOM=page does: to copy its bytes, and to map it to its other memory.
  *
  * The simulated driver makes the same calls, of a smaller piece; what they take is not shown. */
-#include <dlfcn.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "interpose/core/base/clock.h"
@@ -40,24 +38,13 @@ static struct {
 /* NULL, or the name of what the driver lacks. */
 static const char *find_calls(void)
 {
-    static const struct {
-        const char *name;
-        size_t place;
-    } rows[] = {
+    static const struct doctor_symbol symbols[] = {
 #define ROW(symbol) {#symbol, offsetof(__typeof__(vmm), symbol)},
         MOVE_CALLS(ROW)
 #undef ROW
     };
-    void *handle = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
 
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        void *address = handle ? dlsym(handle, rows[i].name) : NULL;
-
-        if (!address)
-            return rows[i].name;
-        memcpy((char *)&vmm + rows[i].place, &address, sizeof(address));
-    }
-    return NULL;
+    return doctor_look_up("dlsym", symbols, sizeof(symbols) / sizeof(symbols[0]), &vmm);
 }
 
 /* Memory on one side, and the address that it is always mapped to. */
