@@ -40,8 +40,8 @@ struct doctor_symbol {
     size_t place; /* of its pointer in a table */
 };
 
-/* Looks the symbols up for the table: by "dlsym", or by "get-proc" (cuGetProcAddress). Returns NULL,
- * or the name of what is missing. */
+/* Looks the symbols up for the table: by "dlsym", or by "get-proc" (cuGetProcAddress). Returns
+ * NULL, or the name of what is missing. */
 const char *doctor_look_up(const char *lookup, const struct doctor_symbol *symbols, size_t n,
                            void *ret);
 /* Looks all of the calls above up likewise. */
