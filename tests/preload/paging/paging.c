@@ -447,15 +447,21 @@ static void touch(const struct sim_kernel_call *call)
         words[i]++;
 }
 
-static CUfunction touch_function(void)
+/* A kernel that is given a block. */
+static CUfunction function_of(const char *name, sim_kernel_fn kernel)
 {
     CUmodule module;
     CUfunction function;
 
-    sim_register_kernel("touch", touch, 1, (size_t[]){sizeof(CUdeviceptr)});
+    sim_register_kernel(name, kernel, 1, (size_t[]){sizeof(CUdeviceptr)});
     OK(cuModuleLoadData(&module, "paging"));
-    OK(cuModuleGetFunction(&function, module, "touch"));
+    OK(cuModuleGetFunction(&function, module, name));
     return function;
+}
+
+static CUfunction touch_function(void)
+{
+    return function_of("touch", touch);
 }
 
 static void touch_often(CUfunction function, CUdeviceptr p, unsigned k, CUstream stream)
@@ -491,17 +497,6 @@ static void touch_slowly(const struct sim_kernel_call *call)
 {
     sim_kernel_spend(10000000);
     touch(call);
-}
-
-static CUfunction slow_function(void)
-{
-    CUmodule module;
-    CUfunction function;
-
-    sim_register_kernel("touch_slowly", touch_slowly, 1, (size_t[]){sizeof(CUdeviceptr)});
-    OK(cuModuleLoadData(&module, "slow"));
-    OK(cuModuleGetFunction(&function, module, "touch_slowly"));
-    return function;
 }
 
 static void turns(CUfunction function, unsigned n, unsigned k, const char *names)
@@ -707,7 +702,7 @@ int main(int argc, char **argv)
         turns(touch_function(), (unsigned)atoi(argv[2]), (unsigned)atoi(argv[3]),
               argc > 4 ? argv[4] : IN_TURN);
     else if (!strcmp(what, "slow") && argc > 2)
-        turns(slow_function(), (unsigned)atoi(argv[2]), 1, IN_TURN);
+        turns(function_of("touch_slowly", touch_slowly), (unsigned)atoi(argv[2]), 1, IN_TURN);
     else if (!strcmp(what, "graphs") && argc > 3)
         graphs((unsigned)atoi(argv[2]), (unsigned)atoi(argv[3]));
     else if (!strcmp(what, "far"))
