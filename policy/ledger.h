@@ -37,7 +37,8 @@ struct ag_block_rare {
     /* The number of its IPC handle (ipc_export.c), or AG_EXPORTED_BY_DRIVER; 0: it has none. */
     _Atomic uint64_t export_number;
     uint64_t private_pool; /* of the capture it was allocated in (private_pool.h); 0 for none */
-    struct ag_guarded *guarded; /* while it is (guard.h), else NULL */
+    /* While it is (guard.h), else NULL. Relaxed: who has its address got that afterwards. */
+    _Atomic(struct ag_guarded *) guarded;
     _Atomic uint64_t buffer_id; /* another for each allocation, as natively; 0: not asked yet */
 };
 
@@ -131,7 +132,7 @@ static inline struct ag_guarded *ag_block_guarded(const struct ag_block *block)
 {
     struct ag_block_rare *rare = ag_block_rare(block);
 
-    return rare ? rare->guarded : NULL;
+    return rare ? atomic_load_explicit(&rare->guarded, memory_order_relaxed) : NULL;
 }
 
 /* What the ledger said of a block. */

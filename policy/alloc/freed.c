@@ -274,7 +274,7 @@ static bool is_of_guarded(CUdeviceptr address)
 {
     struct ag_block_seen seen;
 
-    return ag_guard_shifts() && ag_ledger_look(ag_guard_address(address), &seen);
+    return ag_guard_look(address, &seen);
 }
 
 /* What is not the program's, or not ours. */

@@ -25,8 +25,7 @@ static _Atomic CUdeviceptr bases[BASES];
 /* The block that the driver knows by that address. */
 static bool look_at_base(CUdeviceptr base, struct ag_block_seen *ret_copy)
 {
-    return ag_ledger_look(base, ret_copy) ||
-           (ag_guard_shifts() && ag_ledger_look(ag_guard_address(base), ret_copy));
+    return ag_ledger_look(base, ret_copy) || ag_guard_look(base, ret_copy);
 }
 
 /* The block or slab in which the address lies, which begins at *ret_base. */

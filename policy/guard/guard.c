@@ -191,11 +191,13 @@ size_t ag_guard_room(size_t bytes)
     return room;
 }
 
-CUdeviceptr ag_guard_address(CUdeviceptr base)
+/* With canaries, what begins AG_GUARD_SHIFT bytes after `base` may also be a neighbour of other
+ * memory that is no larger: a block that is not guarded, or is no more. */
+bool ag_guard_look(CUdeviceptr base, struct ag_block_seen *ret_seen)
 {
     if (ag_guard_mode == AG_GUARD_CANARY)
-        return base + AG_GUARD_SHIFT;
-    return ag_guard_mode == AG_GUARD_PAGE ? ag_paged_address(base) : base;
+        return ag_ledger_look(base + AG_GUARD_SHIFT, ret_seen) && ret_seen->guarded;
+    return ag_guard_mode == AG_GUARD_PAGE && ag_ledger_look(ag_paged_address(base), ret_seen);
 }
 
 /* --- from its allocation to its free --- */
@@ -254,7 +256,7 @@ static bool enter_guarded(struct ag_guarded *guarded, struct ag_block *block, si
         .device = block->context->device->ordinal,
         .allocated_by = caller,
     };
-    rare->guarded = guarded;
+    atomic_store_explicit(&rare->guarded, guarded, memory_order_relaxed);
     put_in_list(guarded, false);
     return true;
 }
@@ -336,8 +338,17 @@ static void check(struct ag_guarded *guarded, enum ag_guard_occasion when)
 
 static void forget_guarded(struct ag_guarded *guarded)
 {
-    ag_block_rare(guarded->block)->guarded = NULL;
+    atomic_store_explicit(&ag_block_rare(guarded->block)->guarded, NULL, memory_order_relaxed);
     ag_arena_put(&arena, guarded);
+}
+
+/* A block that begins where the driver knows it is never seen as guarded: see ag_guard_look(). */
+static void end_guarded(struct ag_guarded *guarded)
+{
+    struct ag_block *block = guarded->block;
+
+    forget_guarded(guarded);
+    shift_back(block);
 }
 
 /* Are fewer freed blocks kept than there may be? Under the lock. */
@@ -419,8 +430,7 @@ bool ag_guard_end(struct ag_block *block, const void *caller, enum ag_guard_end 
         return true;
     else
         check(guarded, AG_GUARD_WHEN_FREED);
-    shift_back(block);
-    forget_guarded(guarded);
+    end_guarded(guarded);
     return false;
 }
 
@@ -433,9 +443,7 @@ void ag_guard_drop(struct ag_block *block)
     if (!guarded)
         return;
     unlink_when_idle(guarded);
-    if (!guarded->kept)
-        shift_back(block);
-    forget_guarded(guarded);
+    end_guarded(guarded);
 }
 
 /* The next record that this sweep has not seen, busy now; of a context, or of any (NULL). */

@@ -24,6 +24,7 @@
 #include "interpose/core/settings/options.h"
 
 struct ag_block;
+struct ag_block_seen;
 struct ag_context;
 struct ag_device;
 
@@ -65,8 +66,9 @@ enum ag_guard_end {
  * ag_guard_begin(). True: it is the guard's for a while, which gives it to the taker. */
 bool ag_guard_end(struct ag_block *block, const void *caller, enum ag_guard_end how);
 
-/* The address under which the ledger may have a block that the driver knows by `base`. */
-CUdeviceptr ag_guard_address(CUdeviceptr base);
+/* Finds the block that the driver knows by `base`, and the program by another address. *ret_seen
+ * may be written where there is none. */
+bool ag_guard_look(CUdeviceptr base, struct ag_block_seen *ret_seen);
 /* Is the program's address of blocks another than the driver's? Then nobody else can have them. */
 bool ag_guard_shifts(void);
 /* The program asked for a handle of memory: blocks from now on are not guarded, if that would shift

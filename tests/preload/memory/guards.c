@@ -6,6 +6,8 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "tests/common/device.h"
 #include "tests/common/say.h"
@@ -352,6 +354,77 @@ static void handle(void)
     SAY_CODE("of a later block", cuIpcGetMemHandle(&text, allocate(1 << 20)));
 }
 
+#define PAIRS 64 /* some lie side by side, in whatever order addresses are given out */
+
+/* All that the driver says of 512 bytes that end where one of our blocks may begin: one line where
+ * it is not what it is to be. */
+static void ask_of_neighbour(const char *name, CUdeviceptr p)
+{
+    CUpointer_attribute which[] = {CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
+                                   CU_POINTER_ATTRIBUTE_RANGE_SIZE};
+    CUdeviceptr base = 0, start = 0, start_alone = 0;
+    size_t size = 0, range = 0;
+    CUmemoryPool pool = NULL;
+    CUresult results[] = {
+        cuMemGetAddressRange(&base, &size, p + 511),
+        cuPointerGetAttribute(&pool, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, p),
+        cuPointerGetAttribute(&start_alone, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, p + 1),
+        cuPointerGetAttributes(2, which, (void *[]){&start, &range}, p + 2),
+        cuPointerSetAttribute(&(unsigned){1}, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, p),
+    };
+
+    for (unsigned i = 0; i < N_OF(results); i++) {
+        if (results[i] != CUDA_SUCCESS)
+            say("%s: question %u: %d", name, i, (int)results[i]);
+    }
+    if (base != p || start != p || start_alone != p || size != 512 || range != 512 || pool)
+        say("%s: another range or pool", name);
+}
+
+static CUdeviceptr open_external(void)
+{
+    CUDA_EXTERNAL_MEMORY_HANDLE_DESC handle = {.type = CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD,
+                                               .size = 4096};
+    CUDA_EXTERNAL_MEMORY_BUFFER_DESC part = {.size = 512};
+    CUexternalMemory memory;
+    CUdeviceptr p;
+
+    handle.handle.fd = memfd_create("external", 0);
+    CHECK(handle.handle.fd >= 0 && !ftruncate(handle.handle.fd, 4096));
+    OK(cuImportExternalMemory(&memory, &handle));
+    OK(cuExternalMemoryGetMappedBuffer(&p, memory, &part));
+    return p;
+}
+
+/* Small memory of other kinds, which no guard knows, right before blocks of ours that are kept once
+ * they are freed: those begin there, as the driver knows them. */
+static void neighbours(void)
+{
+    CUdeviceptr ours[2 * PAIRS], external[PAIRS];
+    void *pinned[PAIRS];
+
+    for (unsigned i = 0; i < 4; i++) /* so that what is freed is kept */
+        OK(cuMemFree(allocate(100)));
+    for (unsigned i = 0; i < PAIRS; i++) {
+        ours[i] = allocate(100);
+        OK(cuMemAllocHost(&pinned[i], 512));
+    }
+    for (unsigned i = 0; i < PAIRS; i++) {
+        external[i] = open_external();
+        ours[PAIRS + i] = allocate(100);
+    }
+    for (unsigned i = 0; i < 2 * PAIRS; i++)
+        OK(cuMemFree(ours[i]));
+    for (unsigned i = 0; i < PAIRS; i++) {
+        ask_of_neighbour("pinned", (CUdeviceptr)(uintptr_t)pinned[i]);
+        ask_of_neighbour("external", external[i]);
+    }
+    for (unsigned i = 0; i < PAIRS; i++) {
+        OK(cuMemFreeHost(pinned[i]));
+        OK(cuMemFree(external[i]));
+    }
+}
+
 /* Many threads at once, each with its own blocks, and one mistake of 4 words in each. */
 static bool threads_err;
 
@@ -416,6 +489,7 @@ static const struct {
     {"sizes", sizes},
     {"room", room},
     {"handle", handle},
+    {"neighbours", neighbours},
 };
 
 int main(int argc, char **argv)

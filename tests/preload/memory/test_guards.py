@@ -128,6 +128,11 @@ class Guards(Case):
             self.assertEqual(counted['unguarded_capture_open'], 1)
             self.assertEqual((counted['unchecked_capture_open'], counted['unchecked_async']), (1, 1))
 
+    def test_what_lies_before_a_block_is_not_its(self):
+        policies = [{'ALLOGRAFT_POLICY': policy} for policy in POLICIES]
+        policies.append({'ALLOGRAFT_POLICY': 'managed', 'ALLOGRAFT_MANAGED_BACKEND': 'plain'})
+        self.same([COMMAND, 'neighbours'], [dict(policy, ALLOGRAFT_GUARD=mode) for mode in MODES for policy in policies])
+
     @but_under_tsan
     def test_all_memory_can_be_had(self):
         for mode in MODES:
