@@ -4,14 +4,15 @@
 #include <string.h>
 
 #include "interpose/core/base/arena.h"
-#include "interpose/core/base/clock.h"
 #include "interpose/core/base/log.h"
 #include "interpose/core/base/threads/wait.h"
 #include "interpose/core/driver/driver.h"
 #include "interpose/core/report/stats.h"
 
-#define VISIT_NS  1000000000u
-#define ENDING_NS 10000000000u /* more than what is left to do takes */
+/* A visitor is waited for in slices (wait.h), so also while it does not run. One that never comes
+ * back, since it was cancelled there or its signal handler jumped out, holds one end up so long. */
+#define VISIT_NS  10000000000u
+#define ENDING_NS (2 * VISIT_NS) /* more than that, and what else is left to do */
 
 static struct {
     /* Guards entries, freelist, primary references, the devices' list: who has it loads relaxed. */
@@ -25,6 +26,9 @@ static struct {
 } table = {.lock = AG_LOCK_INIT(AG_RANK_CONTEXTS)};
 
 _Atomic unsigned ag_context_generation;
+
+/* Visits that the calling thread is in, one within the other. */
+static _Thread_local unsigned n_visits;
 
 static struct ag_arena context_arena = AG_ARENA_INIT(struct ag_context);
 
@@ -212,11 +216,11 @@ static bool refer(CUcontext handle, struct ag_context **ret_context)
 
 struct ag_context *ag_context_find_referred(CUcontext handle)
 {
-    uint64_t until = ag_clock_after(ENDING_NS);
+    uint64_t left = ENDING_NS;
     struct ag_wait wait = {0};
     struct ag_context *context;
 
-    while (!refer(handle, &context) && ag_wait_pause_until(&wait, until))
+    while (!refer(handle, &context) && ag_wait_pause_within(&wait, &left))
         ;
     return context;
 }
@@ -267,7 +271,7 @@ void ag_context_primary_kept(int device)
 
 void ag_context_ending(struct ag_context *context)
 {
-    uint64_t until = ag_clock_after(VISIT_NS);
+    uint64_t left = VISIT_NS;
     struct ag_wait wait = {0};
 
     /* Who does not visit it any more sees that it is ending. */
@@ -275,7 +279,7 @@ void ag_context_ending(struct ag_context *context)
     atomic_store_explicit(&context->leaving, true, memory_order_seq_cst);
     /* What they wait for is done: the context's work was waited for before. */
     while (atomic_load_explicit(&context->visitors, memory_order_seq_cst) &&
-           ag_wait_pause_until(&wait, until))
+           ag_wait_pause_within(&wait, &left))
         ;
 }
 
@@ -286,11 +290,12 @@ void ag_context_ended(struct ag_context *context)
 
 bool ag_device_wait_returned(const struct ag_device *device, uint64_t timeout_ns)
 {
-    uint64_t until = ag_clock_after(timeout_ns);
     struct ag_wait wait = {0};
 
+    if (n_visits) /* which the context that ends waits for */
+        return true;
     while (atomic_load_explicit(&device->n_returning, memory_order_seq_cst)) {
-        if (!ag_wait_pause_until(&wait, until))
+        if (!ag_wait_pause_within(&wait, &timeout_ns))
             return false;
     }
     return true;
@@ -331,8 +336,11 @@ static void visit_at(unsigned i, void (*visit)(struct ag_context *context, void 
         return;
     atomic_fetch_add_explicit(&context->visitors, 1, memory_order_seq_cst);
     if (atomic_load_explicit(&table.contexts[i], memory_order_seq_cst) == context &&
-        !atomic_load_explicit(&context->leaving, memory_order_seq_cst))
+        !atomic_load_explicit(&context->leaving, memory_order_seq_cst)) {
+        n_visits++;
         visit(context, data);
+        n_visits--;
+    }
     atomic_fetch_sub_explicit(&context->visitors, 1, memory_order_seq_cst);
 }
 

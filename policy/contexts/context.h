@@ -114,7 +114,8 @@ void ag_context_primary_kept(int device);
 void ag_context_ending(struct ag_context *context);
 /* The driver's call is over: what the context had is free. Once for each ag_context_ending(). */
 void ag_context_ended(struct ag_context *context);
-/* Waits until n_returning of the device is 0: false after the timeout. */
+/* Waits until n_returning of the device is 0: false after the timeout, in slices (wait.h). A
+ * visitor of a context does not wait. */
 bool ag_device_wait_returned(const struct ag_device *device, uint64_t timeout_ns);
 /* The context is gone: nobody finds it any more. */
 void ag_context_forget(struct ag_context *context);

@@ -1,5 +1,6 @@
 /* A thread that allocates and frees is stopped on its way into the driver, at one call after the
- * other, and meanwhile another one begins a capture: that lives, and no order is lost.
+ * other, and meanwhile another one begins a capture: that lives, and no order is lost. With "end"
+ * the other one ends a context, which takes until the stopped one has done with it.
  *
  * Where the capture does not begin until the call has gone on, the stop ends by itself. */
 #include <pthread.h>
@@ -13,6 +14,7 @@
 #define TURNS   8
 #define N_CALLS 3 /* of each kind, one after the other */
 #define STOP_MS 150
+#define END_MS  1500
 
 static CUcontext context;
 static CUstream first, second;
@@ -91,7 +93,95 @@ static void stopped_at(const char *symbol, int call, CUstream captured)
     sim_inside(NULL, false, NULL);
 }
 
-int main(void)
+/* --- a context ends --- */
+
+static atomic_bool has_ended;
+
+static void stop_for_long(void)
+{
+    if (!pthread_equal(pthread_self(), way.thread) || atomic_fetch_sub(&way.n_left, 1) != 1)
+        return;
+    atomic_store(&way.is_stopped, true);
+    while (!atomic_load(&way.has_begun))
+        (void)usleep(100);
+    (void)usleep(END_MS * 1000);
+    say("stopped in the driver; ended meanwhile: %d", atomic_load(&has_ended));
+}
+
+static void *end_context(void *other)
+{
+    while (!atomic_load(&way.is_stopped) && !atomic_load(&way.is_done))
+        (void)usleep(100);
+    atomic_store(&way.has_begun, true);
+    OK(cuCtxDestroy(other));
+    atomic_store(&has_ended, true);
+    return NULL;
+}
+
+/* A context that keeps a block of 64 MiB. */
+static CUcontext make_other(void)
+{
+    CUcontext other, popped;
+    CUdevice device;
+
+    OK(cuDeviceGet(&device, 0));
+    OK(cuCtxCreate(&other, NULL, 0, device));
+    for (int i = 0; i < 3; i++) {
+        OK(cuMemAlloc(&temporary, 64 << 20));
+        OK(cuMemFree(temporary));
+    }
+    OK(cuCtxPopCurrent(&popped));
+    return other;
+}
+
+/* Another thread ends `other` while the n-th call of the symbol is on its way. */
+static void ends_at(const char *symbol, int call, CUresult (*what)(void), CUcontext other)
+{
+    pthread_t thread;
+
+    atomic_store(&way.is_stopped, false);
+    atomic_store(&way.has_begun, false);
+    atomic_store(&way.is_done, false);
+    atomic_store(&has_ended, false);
+    atomic_store(&way.n_left, call);
+    sim_inside(symbol, false, stop_for_long);
+    OK(pthread_create(&thread, NULL, end_context, other));
+    SAY_CODE(symbol, what());
+    atomic_store(&way.is_done, true);
+    OK(pthread_join(thread, NULL));
+    sim_inside(NULL, false, NULL);
+}
+
+static CUresult free_it(void)
+{
+    return cuMemFree(temporary);
+}
+
+static CUresult allocate_most(void)
+{
+    size_t free_bytes, total_bytes;
+
+    OK(cuMemGetInfo(&free_bytes, &total_bytes));
+    return cuMemAlloc(&temporary, free_bytes - (16 << 20));
+}
+
+/* The barrier of a free is placed in one context after the other, its own first. */
+static void end_at_a_barrier(void)
+{
+    CUcontext other = make_other();
+
+    OK(cuMemAlloc(&temporary, 1 << 20));
+    launch_fill(first, shared, WORDS, 1);
+    ends_at("cuCtxWaitEvent", 2, free_it, other);
+}
+
+/* What the other context keeps goes back first. */
+static void end_as_memory_goes_back(void)
+{
+    ends_at("cuMemFree_v2", 1, allocate_most, make_other());
+}
+
+int main(int argc, char **argv)
 {
     static const char *const symbols[] = {
         "cuCtxRecordEvent",      "cuCtxWaitEvent",
@@ -112,6 +202,12 @@ int main(void)
     OK(cuMemAlloc(&shared, 4096));
     OK(cuMemAlloc(&result, 4096));
     OK(cuMemsetD8(result, 0, 4096));
+    if (argc > 1 && !strcmp(argv[1], "end"))
+        end_at_a_barrier();
+    if (argc > 1 && !strcmp(argv[1], "end-full"))
+        end_as_memory_goes_back();
+    if (argc > 1)
+        return 0;
     OK(cuMemAlloc(&temporary, 1 << 20));
     for (unsigned i = 0; i < sizeof(symbols) / sizeof(*symbols); i++)
         for (int call = 1; call <= N_CALLS; call++)

@@ -19,7 +19,8 @@
 #define TURNS_AWAKE 256u
 #define YIELD_EVERY 16u
 #define FIRST_NS    20000u
-#define DOUBLINGS   3u /* so the longest sleep is 160 us */
+#define DOUBLINGS   3u       /* so the longest sleep is 160 us */
+#define SLICE_NS    1000000u /* a late end included, on a busy machine */
 
 #define AWAKE_FOR_DEVICE_NS 20000000u /* most work of a device is done by then */
 #define PAUSES_FOR_DEVICE   8u        /* the driver that is asked between may be in use by others */
@@ -80,6 +81,20 @@ bool ag_wait_pause_until(struct ag_wait *wait, uint64_t until_ns)
     if (until_ns != UINT64_MAX && ag_clock_ns() > until_ns)
         return false;
     ag_wait_pause(wait);
+    return true;
+}
+
+bool ag_wait_pause_within(struct ag_wait *wait, uint64_t *left_ns)
+{
+    uint64_t took;
+
+    if (!*left_ns)
+        return false;
+    took = ag_clock_ns();
+    ag_wait_pause(wait);
+    took = ag_clock_ns() - took;
+    took = took < SLICE_NS ? took : SLICE_NS;
+    *left_ns -= took < *left_ns ? took : *left_ns;
     return true;
 }
 

@@ -25,6 +25,11 @@ void ag_wait_pause_awake(struct ag_wait *wait);
 /* Pauses as ag_wait_pause() does, unless ag_clock_ns() is past `until_ns`: then false, at once.
  * UINT64_MAX: for ever, and the clock is not read. */
 bool ag_wait_pause_until(struct ag_wait *wait, uint64_t until_ns);
+/* A slice of a wait: pauses as ag_wait_pause() does, unless *left_ns is 0: then false, at once.
+ * Takes from *left_ns what that took, but at most a millisecond, however late the thread wakes. So
+ * a process that was stopped for a while, or that does not get the processor, is given as many
+ * slices as any other. */
+bool ag_wait_pause_within(struct ag_wait *wait, uint64_t *left_ns);
 /* Pauses so for what the device is about to do, where the driver would wait awake: so does this,
  * for 20 ms. */
 bool ag_wait_for_device_until(struct ag_wait *wait, uint64_t until_ns);
