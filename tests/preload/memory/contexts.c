@@ -189,8 +189,8 @@ static int64_t now_ms(void)
 }
 
 /* In the middle of the other thread's allocation, if that asks the driver so much. Whoever ends the
- * context may wait for that allocation, though not for a second (VISIT_NS): it goes on sooner,
- * however late sleeps end. */
+ * context may wait for that allocation, for seconds (VISIT_NS): it goes on sooner, however late
+ * sleeps end. */
 static void end_context(void)
 {
     int64_t until = now_ms() + 200;
