@@ -15,7 +15,7 @@ import struct
 import command
 from command import CommandTest, allograft, clean_environment, paths
 from json_schema import problems
-from test_report import SAMPLE, read_schema
+from test_report import SAMPLE, UNITS, read_schema, stats_schema
 
 
 def sample(**changes):
@@ -28,6 +28,16 @@ def sample(**changes):
             place = place[int(step) if isinstance(place, list) else step]
         place[last] = value
     return report
+
+
+def counting(value, schema):
+    """The report with 1 for every count that is 0 or not there."""
+    if not isinstance(value, dict):
+        return value
+    fields = schema.get("properties", {})
+    counts = {name: 1 for name, field in fields.items() if field.get("$ref") in UNITS}
+    return counts | {name: counting(field, fields.get(name, {})) for name, field in value.items()
+                     if name not in counts or field}
 
 
 def rank(number, **changes):
@@ -358,6 +368,14 @@ class Page(JobTest):
                       "default, device 0 3 1.50 KiB 1.00 KiB 32.00 MiB"):
             self.assertIn(words, text)
         self.assertNotIn("outlier", text)
+
+    def test_has_every_counter(self):
+        """A group of stats.def that html_report.c does not know would be on no page; of traces it tells otherwise."""
+        groups = stats_schema.groups_of(os.path.join(paths.root, "interpose", "core", "report", "stats.def"))
+        text = self.page(self.write("a.json", counting(sample(frees__fences={}), read_schema()))).text
+        for group, labels in groups.items():
+            for label in labels.values() if group != "trace" else ():
+                self.assertIn(label, text, group)
 
     def test_contents_lead_to_every_card(self):
         page = self.page(self.write("a.json", SAMPLE))

@@ -1,4 +1,5 @@
-/* render_replay.c: the section of a report that tells of graphs, its shares, and its warnings. */
+/* render.c: every counter is in the report. render_replay.c: the section of a report that tells of
+ * graphs, its shares, and its warnings. */
 #include "interpose/core/report/render.h"
 
 #include <string.h>
@@ -136,11 +137,41 @@ static void warns(void)
     has_not(report(ag_render_text), "NVTX had");
 }
 
+/* Does text tell of these counters in words of its own? */
+static bool is_told_otherwise(const char *group)
+{
+    return !strcmp(group, "pool") || !strcmp(group, "own_graphs");
+}
+
+/* A group of stats.def that render.c does not know would be in no report. */
+static void shows_every_counter(void)
+{
+    const char *text;
+
+    ag_live_reset();
+    ag_stats_replay(NULL);
+    for (unsigned i = 0; i < AG_N_STATS; i++)
+        ag_stats_add((enum ag_stat)i, 7000 + i);
+    text = report(ag_render_json);
+    for (unsigned i = 0; i < AG_N_STATS; i++) {
+        char member[96];
+
+        snprintf(member, sizeof(member), "\"%s\":%u", ag_stat_rows[i].key, 7000 + i);
+        has(text, member);
+    }
+    text = report(ag_render_text);
+    for (unsigned i = 0; i < AG_N_STATS; i++) {
+        if (!is_told_otherwise(ag_stat_rows[i].group))
+            has(text, ag_stat_rows[i].label);
+    }
+}
+
 int main(void)
 {
     says_nothing_when_off();
     says_why_it_is_unavailable();
     shows_shares();
     warns();
+    shows_every_counter();
     return 0;
 }
