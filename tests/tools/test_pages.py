@@ -10,6 +10,9 @@ import sys
 import command
 from command import CommandTest, allograft, paths
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, os.pardir, "docs"))
+import tables  # noqa: E402
+
 
 def read(name):
     with open(os.path.join(paths.root, name), encoding="utf-8") as file:
@@ -30,18 +33,20 @@ def all_texts():
     return said
 
 
-COVERAGE = r"<!-- coverage table -->\n((?:\|[^\n]*\n)*)"
-
-
 class Pages(CommandTest):
     def block(self, page, pattern):
         match = re.search(pattern, read(page), re.DOTALL)
         self.assertIsNotNone(match, pattern)
         return match[1]
 
+    def assert_is_table(self, page, place, table):
+        found = place.search(read(page))
+        self.assertIsNotNone(found, page)
+        self.assertEqual(found[2].splitlines(), table.splitlines(),
+                         f"{page}: python3 docs/tables.py BUILD writes the table anew")
+
     def test_settings_are_the_commands(self):
-        self.assertEqual(self.block("docs/settings.md", r"<!-- allograft options -->\n```text\n(.*?)```\n"),
-                         allograft("options").stdout)
+        self.assert_is_table("docs/settings.md", tables.SETTINGS, allograft("options").stdout)
 
     def test_examples_of_rules_are_rules(self):
         text = "".join(read(page) for page in pages())
@@ -97,19 +102,32 @@ class Pages(CommandTest):
             self.assertEqual((result.returncode, result.stderr), (0, ""))
 
     def test_coverage_is_the_lists(self):
-        script = os.path.join(paths.root, "tools", "coverage_table.py")
-        printed = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True)
-        self.assertIn("`cuMemAlloc_v2`", printed.stdout)
-        self.assertIn("`cuMemFreeAsync` (`_ptsz`)", printed.stdout)
-        self.assertEqual(self.block("docs/guarantees.md", COVERAGE), printed.stdout)
+        table = tables.coverage()
+        self.assertIn("`cuMemAlloc_v2`", table)
+        self.assertIn("`cuMemFreeAsync` (`_ptsz`)", table)
+        self.assert_is_table("docs/guarantees.md", tables.COVERAGE, table)
 
     def test_coverage_names_every_hook(self):
         hooked = re.findall(r"^AG_HOOK(?:_IF)?\(\w+, (\w+),", read("interpose/core/driver/hooks.def"), re.MULTILINE)
-        table = self.block("docs/guarantees.md", COVERAGE)
-        for symbol in hooked:
-            twin = symbol.removesuffix("_ptsz")
-            self.assertIn(f"`{symbol}`" if twin not in hooked or twin == symbol
-                          else f"`{twin}` (`_ptsz`)", table)
+        table = tables.coverage()
+        twins = {symbol: symbol.removesuffix("_ptsz") for symbol in hooked}
+        self.assertEqual([symbol for symbol, twin in twins.items()
+                          if (f"`{symbol}`" if twin not in hooked or twin == symbol else f"`{twin}` (`_ptsz`)")
+                          not in table], [])
+
+    def test_tables_are_written(self):
+        written = ["docs/settings.md", "docs/guarantees.md"]
+        with command.tempfile.TemporaryDirectory() as folder:
+            for name in [*written, "docs/tables.py", "interpose/core/driver/hooks.def"]:
+                os.makedirs(os.path.dirname(os.path.join(folder, name)), exist_ok=True)
+                with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
+                    file.write(re.sub(r"\nALLOGRAFT_CACHE .*?(?=\nALL)|\n\| waits: [^\n]*", "", read(name), flags=re.DOTALL)
+                               if name in written else read(name))
+            subprocess.run([sys.executable, os.path.join(folder, "docs", "tables.py"), os.path.dirname(paths.command)],
+                           check=True)
+            for name in written:
+                with open(os.path.join(folder, name), encoding="utf-8") as file:
+                    self.assertEqual(file.read(), read(name))
 
     def test_what_troubleshooting_quotes_is_said(self):
         """Text in quotation marks there is what the library, the command or the report says."""
