@@ -31,7 +31,7 @@ uint64_t ag_budget_cache_limit(const struct ag_device *device);
 bool ag_budget_take(struct ag_device *device, size_t bytes);
 /* Takes them although they may not be left: for a little that is there already. */
 void ag_budget_overdraw(struct ag_device *device, size_t bytes);
-/* Gives them back, once the driver has the memory again. */
+/* Gives them back, once the driver has the memory again, or has refused it. */
 void ag_budget_give(struct ag_device *device, size_t bytes);
 
 /* Bytes the program may still have: what is left, and what our caches would give at most. */

@@ -3,6 +3,7 @@
  *     placement where BYTES     one allocation, what the driver says of it, the same again after a
  *                               free
  *     placement budget          1 MiB pieces until there is no more, then one back, one more
+ *     placement refused         too much for the driver, again and again, then what fits
  *     placement captured        rows in a capture, until there is no more; then after an error
  *     placement spill           4 MiB pieces, all in use, the first freed one by one
  *     placement threads         four threads that allocate, use and free
@@ -113,6 +114,24 @@ static void budget(void)
     while (n > 0)
         OK(cuMemFree(p[--n]));
     say("all back: %d", free_memory(&total) == before);
+}
+
+static void refused(void)
+{
+    CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED};
+    CUmemGenericAllocationHandle handle;
+    CUdeviceptr kept, p;
+    size_t total, pitch;
+
+    properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    OK(cuMemAlloc(&kept, 16 * MIB));
+    for (unsigned i = 0; i < 3; i++) {
+        SAY_CODE("too much", cuMemAlloc(&p, 60 * MIB));
+        SAY_CODE("too many rows", cuMemAllocPitch(&p, &pitch, 60000, 1024, 4));
+        SAY_CODE("too much without an address", cuMemCreate(&handle, 60 * MIB, &properties, 0));
+    }
+    say("free: %zu MiB", free_memory(&total) / MIB);
+    SAY_CODE("what fits", cuMemAlloc(&p, 40 * MIB));
 }
 
 /* The first rows of the process: the driver alone knows their pitch. */
@@ -257,6 +276,8 @@ int main(int argc, char **argv)
         where(strtoull(argv[2], NULL, 10));
     else if (!strcmp(what, "budget"))
         budget();
+    else if (!strcmp(what, "refused"))
+        refused();
     else if (!strcmp(what, "captured"))
         captured();
     else if (!strcmp(what, "spill"))

@@ -118,6 +118,11 @@ class Budget(Case):
                 pressure = result.report()['pressure']
                 self.assertEqual((pressure['over_limit'], pressure['refused']), (3, 3))
 
+    def test_forgets_what_the_driver_refused(self):
+        """The card is full before the limit is reached: what was asked of the driver in vain is nobody's."""
+        self.same([COMMAND, 'refused'], [{'ALLOGRAFT_POLICY': policy, 'ALLOGRAFT_LIMIT': '80MiB'}
+                                         for policy in ('auto', 'pool', 'native')], settings={'SIM_MEMORY': '64MiB'})
+
     def test_holds_in_a_capture_and_after_an_error(self):
         for policy in ('auto', 'pool', 'native', 'managed'):
             with self.subTest(policy=policy):
