@@ -1,5 +1,6 @@
-# The pages: README is short, links and anchors resolve, the index reaches every page, names of files are files,
-# tables and charts of measured figures are what docs/results/ says.
+# The pages: README is short, links and anchors resolve, the index reaches every page, names of files are files, every
+# folder of the library and every source of policy/ has its place in the tables of docs/architecture.md, tables and charts
+# of measured figures are what docs/results/ says.
 
 import importlib
 import os
@@ -10,6 +11,7 @@ import sys
 from contract import finish, list_files, read_text
 
 INDEX = 'docs/README.md'
+ARCHITECTURE = 'docs/architecture.md'
 README_LINES = 250
 
 FENCE = re.compile(r'^ *(```|~~~)')
@@ -20,6 +22,8 @@ FOLDERS = ('interpose', 'policy', 'graph', 'tools', 'tests', 'docs')
 NAME = re.compile(r'(?<![\w/.-])((?:%s)/(?:[\w./*-]|<\w+>)*[\w*])' % '|'.join(FOLDERS))
 # `render.c`, said without its folder; only of pages that are about the sources.
 BARE = re.compile(r'`([\w*-]+\.(?:c|h|S|def|cu|py|sh|in))`')
+
+LIBRARY = re.compile(r'(?:interpose|policy|graph)/.*\.[chS]$')
 
 # Built, not in the repository.
 NOT_KEPT = {'tests/sim/demo/demo-sim', 'tests/sim/runtime/libcudart.so.13'}
@@ -135,6 +139,30 @@ def with_folders(paths):
     return there
 
 
+def table_rows(text, head):
+    """The cells of each row of the table with that first cell in its head, the names in code only."""
+    _, _, table = text.partition('| %s |' % head)
+    return [[re.findall('`([^`]+)`', cell) for cell in row.split(' | ')] for row in table.split('\n\n')[0].splitlines()[2:]]
+
+
+def place_problems(text, paths):
+    """What the tables of folders and of floors do not have."""
+    folders = {cells[0][0]: cells[1] for cells in table_rows(text, 'folder') if cells[0]}
+    floors = [name for cells in table_rows(text, 'floor') for name in cells[1]]
+    problems = []
+    for folder in sorted({posixpath.dirname(path) + '/' for path in paths if LIBRARY.match(path)}):
+        row = max((name for name in folders if folder.startswith(name)), key=len, default='')
+        below = folder[len(row):].split('/')[0] + '/'
+        if folder != row and below not in folders.get(row, ()):
+            problems.append('%s: the table of folders does not have %s' % (ARCHITECTURE, folder))
+    for path in paths:
+        name = path.removeprefix('policy/')
+        if path.startswith('policy/') and path.endswith('.c') and not any(
+                name == floor or floor.endswith('/') and name.startswith(floor) for floor in floors):
+            problems.append('%s: no floor of policy/ has %s' % (ARCHITECTURE, path))
+    return problems
+
+
 def figure_problems(root):
     """What docs/performance.py says of its page, of tables of other pages, and of its charts."""
     sys.path.insert(0, os.path.join(root, 'docs'))
@@ -155,5 +183,6 @@ def read_pages(root, paths):
 if __name__ == '__main__':
     listed = list_files(sys.argv[1])
     read = read_pages(sys.argv[1], listed)
-    finish(problems_of(read, with_folders(listed)) + figure_problems(sys.argv[1]),
-           '%d pages: links, names of files, length of README, figures' % len(read))
+    finish(problems_of(read, with_folders(listed)) + place_problems(read[ARCHITECTURE], listed) +
+           figure_problems(sys.argv[1]),
+           '%d pages: links, names of files, places of files, length of README, figures' % len(read))

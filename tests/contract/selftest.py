@@ -421,6 +421,28 @@ class Pages(unittest.TestCase):
         self.assertEqual(len(pages.length_problems('a\n' * (pages.README_LINES + 1))), 1)
 
 
+FOLDERS_AND_FLOORS = """
+| folder | holds | layer |
+|---|---|---|
+| `policy/` | `alloc/`, and `order/` | 2 |
+| `policy/made/` | lists | 2 |
+
+| floor | files of `policy/` | knows |
+|---|---|---|
+| blocks | `cache.c`, `alloc/` above `order/watch.c` | memory |
+"""
+
+
+class Places(unittest.TestCase):
+    def test_places(self):
+        there = ['policy/cache.c', 'policy/cache.h', 'policy/alloc/plan.c', 'policy/order/watch.c', 'policy/meson.build',
+                 'policy/made/a.h', 'tools/run/run.c']
+        self.assertEqual(pages.place_problems(FOLDERS_AND_FLOORS, there), [])
+        for path, n in (('policy/slab.c', 1), ('policy/order/free.c', 1), ('policy/ipc/a.c', 2), ('policy/ipc/a.h', 1),
+                        ('graph/a.c', 1), ('interpose/core/a.S', 1)):
+            self.assertEqual(len(pages.place_problems(FOLDERS_AND_FLOORS, [*there, path])), n, path)
+
+
 class Words(unittest.TestCase):
     def count(self, path, line):
         return len(words.problems_of(path, line + '\n', words.compiled()))
