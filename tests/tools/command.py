@@ -98,15 +98,15 @@ class CommandTest(unittest.TestCase):
 
 
 def main():
-    """Reads where things are from the command line and runs the tests of the calling file."""
+    """Reads where things are from the command line, and runs the tests of the calling file, or those named there."""
     parser = argparse.ArgumentParser()
     for name in ("command", "bare", "library", "root", "sim"):
         parser.add_argument("--" + name, required=True)
-    parser.parse_args(namespace=paths)
+    names = parser.parse_known_args(namespace=paths)[1]
     paths.command = os.path.abspath(paths.command)
     paths.bare = os.path.abspath(paths.bare)
     paths.library = os.path.realpath(paths.library)
-    program = unittest.main(argv=sys.argv[:1], exit=False)
+    program = unittest.main(argv=sys.argv[:1] + names, exit=False)
     if not program.result.wasSuccessful():
         sys.exit(1)
     if program.result.skipped and len(program.result.skipped) == program.result.testsRun:
