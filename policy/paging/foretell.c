@@ -27,6 +27,7 @@ struct entry {
     uint64_t key, function, repeats;
     uint64_t volume; /* bytes that launches had used before it */
     uint64_t first;  /* record */
+    uint64_t match;  /* the entry like it, as it was foretold, or 0 */
     uint32_t n;      /* records */
 };
 
@@ -43,8 +44,7 @@ static struct {
     bool has_failed;
     uint64_t n_entries, n_records, volume; /* entries are numbered from 1 */
     uint64_t last_keys[ALIKE];
-    uint64_t match; /* the entry like the one that began last, or 0 */
-    bool is_again;  /* that is the one before it once more */
+    bool is_again; /* the launch that began last is the one before it once more */
 } self;
 
 static struct entry *entry_at(uint64_t number)
@@ -117,7 +117,7 @@ void ag_foretell_launch(uint64_t key, uint64_t function)
         .first = self.n_records,
     };
     self.last_keys[self.n_entries % ALIKE] = key;
-    self.match = find_match();
+    entry_at(self.n_entries)->match = find_match();
 }
 
 /* --- uses --- */
@@ -181,12 +181,31 @@ static void add_record(struct ag_piece *piece, struct record *last, unsigned use
     self.volume += piece->size;
 }
 
-unsigned ag_foretell_use(struct ag_piece *piece, unsigned uses, uint64_t near)
+/* The record, of the time before, that the piece's last one is like; NULL: nothing is foretold. */
+static const struct record *foretold(const struct ag_piece *piece, uint64_t *ret_number)
+{
+    uint64_t number = is_known(piece->logged_in) ? entry_at(piece->logged_in)->match : 0;
+
+    *ret_number = number;
+    return is_known(number) && piece->logged_at < entry_at(number)->n
+               ? use_record(entry_at(number), piece->logged_at)
+               : NULL;
+}
+
+static void expect_next(struct ag_piece *piece)
+{
+    uint64_t number;
+    const struct record *like = foretold(piece, &number);
+
+    piece->expected = like && like->next ? self.n_entries + (like->next - number) : 0;
+}
+
+unsigned ag_foretell_use(struct ag_piece *piece, unsigned uses, bool asks, uint64_t near)
 {
     const struct entry *entry;
     struct record *last;
-    uint64_t next;
-    unsigned price;
+    uint64_t number;
+    unsigned price = 0;
 
     if (!self.log)
         return 100 * uses;
@@ -194,16 +213,27 @@ unsigned ag_foretell_use(struct ag_piece *piece, unsigned uses, uint64_t near)
     if (self.is_again || entry->n == UINT16_MAX)
         return price_by_now(piece, NULL, uses, near);
     last = last_record(piece);
-    price = price_by_now(piece, last, uses, near);
+    if (asks)
+        price = price_by_now(piece, last, uses, near);
     add_record(piece, last, uses);
-    piece->expected = 0;
-    if (is_known(self.match) && piece->logged_at < entry_at(self.match)->n) {
-        price = price_from(self.match, piece->logged_at, near);
-        next = use_record(entry_at(self.match), piece->logged_at)->next;
-        if (next)
-            piece->expected = self.n_entries + (next - self.match);
-    }
+    expect_next(piece);
+    if (asks && foretold(piece, &number))
+        price = price_from(number, piece->logged_at, near);
     return price;
+}
+
+bool ag_foretell_is_due(const struct ag_piece *piece, uint64_t *ret_launches)
+{
+    *ret_launches = piece->expected - self.n_entries;
+    return piece->expected > self.n_entries;
+}
+
+unsigned ag_foretell_price_when_due(const struct ag_piece *piece, uint64_t near)
+{
+    uint64_t number;
+    const struct record *like = foretold(piece, &number);
+
+    return like && is_known(like->next) ? price_from(like->next, like->at, near) : 0;
 }
 
 uint64_t ag_foretell_next_use(const struct ag_piece *piece)

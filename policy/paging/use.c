@@ -27,6 +27,8 @@
 #define FIRST_REST   10000000u /* nothing is tried for so long after it did not */
 #define MOST_WANTED  2048u     /* pieces of one launch */
 #define MOST_AT_ONCE 64u       /* pieces each way */
+#define AHEAD_PART   32u       /* of the device; what comes at once for launches to come */
+#define SPARE_PART   64u       /* of it, left free: both ways are busy from the first */
 
 /* What is about to be launched: a graph, or what names the memory of a kernel or a copy. */
 struct launched {
@@ -40,8 +42,7 @@ struct launched {
 
 /* What became of the pieces that it uses. */
 struct used {
-    bool any_comes;
-    size_t in_place; /* bytes */
+    size_t comes, in_place; /* bytes */
 };
 
 static struct {
@@ -54,6 +55,7 @@ static struct {
     struct ag_context *context;
     uint64_t launch;
     struct ag_move wanted[MOST_WANTED], batch[2 * MOST_AT_ONCE];
+    uint64_t due[MOST_WANTED]; /* in so many launches what is wanted is used */
     unsigned n_wanted, next, n_batch;
 } mover;
 
@@ -61,6 +63,11 @@ static struct {
 
 /* Between two uses that follow each other, at most this part of what the device holds is used. */
 #define NEAR_PART 2u
+
+static uint64_t near_bytes(const struct ag_context *context)
+{
+    return ag_budget_size(context->device) / NEAR_PART;
+}
 
 /* A piece that the launch uses so often. True: it is to come to the device. */
 static bool use_piece(const struct launched *launched, const struct ag_movable *range,
@@ -70,7 +77,7 @@ static bool use_piece(const struct launched *launched, const struct ag_movable *
     unsigned price;
 
     if (piece->used_by != launched->number) {
-        price = ag_foretell_use(piece, uses, ag_budget_size(range->context->device) / NEAR_PART);
+        price = ag_foretell_use(piece, uses, on_host, near_bytes(range->context));
         piece->used_by = launched->number;
         piece->comes = on_host && !range->pinned &&
                        ag_place_comes(piece, launched->has_room || ag_prices_worth_moving(price));
@@ -80,10 +87,12 @@ static bool use_piece(const struct launched *launched, const struct ag_movable *
     return piece->comes && on_host;
 }
 
-static void want(struct ag_movable *range, struct ag_piece *piece)
+static void want(struct ag_movable *range, struct ag_piece *piece, uint64_t due)
 {
-    if (mover.n_wanted < MOST_WANTED)
-        mover.wanted[mover.n_wanted++] = (struct ag_move){range, piece, NULL};
+    if (mover.n_wanted == MOST_WANTED)
+        return;
+    mover.due[mover.n_wanted] = due;
+    mover.wanted[mover.n_wanted++] = (struct ag_move){range, piece, NULL};
 }
 
 /* Does what is named have the piece in it, or half of that at least? */
@@ -114,9 +123,9 @@ static void use_block(const struct launched *launched, const struct ag_name *nam
         if (!is_of(name, range, piece))
             continue;
         if (use_piece(launched, range, piece, name->uses)) {
-            used->any_comes = true;
+            used->comes += piece->size;
             if (collects)
-                want(range, piece);
+                want(range, piece, 0);
         } else if (!piece->handle->on_device) {
             used->in_place += piece->size;
         }
@@ -127,6 +136,28 @@ static const struct ag_name *what_names(const struct launched *launched, unsigne
 {
     *ret_n = launched->names.n;
     return launched->graph ? ag_names_of_graph(launched->graph, ret_n) : launched->names.at;
+}
+
+static bool is_any_on_host(const struct ag_movable *range, CUdeviceptr from)
+{
+    for (size_t i = (from - range->address) / range->pieces[0].size; i < range->n_pieces; i++)
+        if (!range->pieces[i].handle->on_device)
+            return true;
+    return false;
+}
+
+static bool names_any_on_host(const struct launched *launched)
+{
+    unsigned n;
+    const struct ag_name *at = what_names(launched, &n);
+
+    for (unsigned i = 0; i < n; i++) {
+        const struct ag_movable *range = ag_range_at(at[i].address);
+
+        if (range && is_any_on_host(range, at[i].address))
+            return true;
+    }
+    return false;
 }
 
 static struct used use_all(const struct launched *launched, bool collects)
@@ -154,12 +185,12 @@ static uint64_t key_of(const struct launched *launched)
 
 /* --- who goes; between ag_move_begin() and ag_move_end() --- */
 
-/* The piece on the device whose next use is expected last, and that this launch does not use. */
-static struct ag_move farthest_used(void)
+/* The piece on the device whose next use is expected last, in more than so many launches, and that
+ * this launch does not use. */
+static struct ag_move farthest_used(uint64_t most)
 {
     struct ag_move victim = {0};
     struct ag_movable *range = ag_ranges_lock();
-    uint64_t most = 0;
 
     for (; range; range = range->next) {
         if (range->pinned || range->context != mover.context)
@@ -172,7 +203,7 @@ static struct ag_move farthest_used(void)
                 piece->place == AG_PLACED_ON_DEVICE)
                 continue;
             next = ag_foretell_next_use(piece);
-            if (victim.piece && next <= most)
+            if (next <= most && (victim.piece || most))
                 continue;
             victim = (struct ag_move){range, piece, NULL};
             most = next;
@@ -184,14 +215,14 @@ static struct ag_move farthest_used(void)
     return victim;
 }
 
-/* Has pieces of `bytes` go in this batch; fewer where there are no more, or no memory of the host.
- */
+/* Has pieces of `bytes` go in this batch; fewer where no more of them are used later than what is
+ * to come for them, or where the host has no memory. */
 static void let_go(uint64_t bytes)
 {
-    uint64_t gone = 0;
+    uint64_t gone = 0, due = mover.next < mover.n_wanted ? mover.due[mover.next] : 0;
 
     for (unsigned n = 0; gone < bytes && n < MOST_AT_ONCE; n++) {
-        struct ag_move move = farthest_used();
+        struct ag_move move = farthest_used(due);
 
         if (!move.piece)
             return;
@@ -244,37 +275,93 @@ static void put_back_unmoved(void)
     }
 }
 
-/* Moves as many bytes away as come, so that the next ones find room at once. False: nothing moves
- * any more. */
+/* So many bytes go with those that came: room for what is still to come, or for later launches. */
+static uint64_t bytes_to_go(uint64_t came, uint64_t rest)
+{
+    uint64_t spare = ag_budget_size(mover.context->device) / SPARE_PART;
+
+    uint64_t most = came > spare ? came : spare;
+
+    if (rest)
+        return rest < most ? rest : most;
+    if (ag_handles_may_get(mover.context->device, spare, false))
+        return 0;
+    return came < spare ? came : spare;
+}
+
+/* As much goes as comes, so that both ways are busy. False: nothing moves any more. */
 static bool move_batch(void)
 {
-    uint64_t came, rest;
+    uint64_t came;
     unsigned moved;
 
     mover.n_batch = 0;
     came = let_come();
-    rest = still_to_come();
-    if (came < rest || !ag_handles_may_get(mover.context->device, came, false))
-        let_go(came ? came : rest);
+    let_go(bytes_to_go(came, still_to_come()));
     moved = ag_move_pieces(mover.context, mover.batch, mover.n_batch);
     ag_stats_add(AG_STAT_PAGE_BATCHES, 1);
     put_back_unmoved();
     return moved && moved == mover.n_batch;
 }
 
+/* Puts the piece among those that are wanted ahead, from `first` on in the order of their uses; of
+ * more than `most` the one that is used last is not wanted. */
+static void want_ahead(struct ag_move move, uint64_t due, unsigned first, unsigned most)
+{
+    unsigned at;
+
+    if (mover.n_wanted == first + most && due >= mover.due[mover.n_wanted - 1])
+        return;
+    mover.n_wanted -= mover.n_wanted == first + most;
+    for (at = mover.n_wanted++; at > first && mover.due[at - 1] > due; at--) {
+        mover.wanted[at] = mover.wanted[at - 1];
+        mover.due[at] = mover.due[at - 1];
+    }
+    mover.wanted[at] = move;
+    mover.due[at] = due;
+}
+
+/* On the host, and foretold to be used where that costs more than to move it. */
+static bool is_wanted_ahead(const struct ag_piece *piece, uint64_t *ret_due)
+{
+    return !piece->handle->on_device && piece->place == AG_PLACED_AUTO &&
+           piece->used_by != mover.launch && ag_foretell_is_due(piece, ret_due) &&
+           ag_prices_worth_moving(ag_foretell_price_when_due(piece, near_bytes(mover.context)));
+}
+
+/* What later launches are to find on the device, nearest first, up to a part of it. */
+static void collect_ahead(struct ag_movable *range)
+{
+    uint64_t bytes = ag_budget_size(mover.context->device) / AHEAD_PART, due;
+    unsigned first = mover.n_wanted, most = (unsigned)(bytes / ag_ranges_piece_bytes());
+
+    most = most < MOST_AT_ONCE ? most : MOST_AT_ONCE;
+    if (!most || first + most > MOST_WANTED)
+        return;
+    for (; range; range = range->next)
+        for (unsigned i = 0; i < range->n_pieces; i++)
+            if (!range->pinned && range->context == mover.context &&
+                is_wanted_ahead(&range->pieces[i], &due))
+                want_ahead((struct ag_move){range, &range->pieces[i], NULL}, due, first, most);
+}
+
 static void collect_wanted(struct ag_context *context, const struct launched *launched)
 {
+    struct ag_movable *range;
+
     mover.context = context;
     mover.launch = launched->number;
     mover.n_wanted = mover.next = 0;
-    (void)ag_ranges_lock();
+    range = ag_ranges_lock();
     (void)use_all(launched, true);
+    collect_ahead(range);
     ag_ranges_unlock();
 }
 
 /* --- when --- */
 
-static void bring_wanted(struct ag_context *context, const struct launched *launched)
+/* False: the device does not become idle. */
+static bool bring_wanted(struct ag_context *context, const struct launched *launched)
 {
     uint64_t began;
     bool pushed;
@@ -282,7 +369,7 @@ static void bring_wanted(struct ag_context *context, const struct launched *laun
     if (!ag_move_begin(context, IDLE_NS)) {
         ag_rest_longer(&self.rest, FIRST_REST);
         ag_stats_add(AG_STAT_PAGE_IN_VAIN, 1);
-        return;
+        return false;
     }
     began = ag_clock_ns();
     ag_rest_begin_anew(&self.rest);
@@ -295,19 +382,32 @@ static void bring_wanted(struct ag_context *context, const struct launched *laun
     ag_context_restore(pushed);
     ag_move_end();
     ag_stats_add(AG_STAT_PAGE_NS, ag_clock_ns() - began);
+    return true;
 }
 
 /* Signals and cancellations of the thread wait: a handler that jumped out of here, or the end of
  * the thread, would leave all others waiting. */
-static void bring(struct ag_context *context, const struct launched *launched)
+static bool bring(struct ag_context *context, const struct launched *launched)
 {
     struct ag_undisturbed before;
+    bool is_idle;
 
     if (ag_rest_is_on(&self.rest))
-        return;
+        return false;
     ag_undisturbed_begin(&before);
-    bring_wanted(context, launched);
+    is_idle = bring_wanted(context, launched);
     ag_undisturbed_end(&before);
+    return is_idle;
+}
+
+static bool uses_memory_of_host(const struct launched *launched)
+{
+    bool uses;
+
+    (void)ag_ranges_lock();
+    uses = names_any_on_host(launched);
+    ag_ranges_unlock();
+    return uses;
 }
 
 static struct used log_uses(struct launched *launched)
@@ -330,12 +430,15 @@ static void use_launched(struct launched *launched)
 
     if (!context || !ag_handles_any_on_host())
         return;
-    launched->has_room = ag_handles_has_room(context->device, ag_ranges_piece_bytes());
+    launched->has_room = uses_memory_of_host(launched) &&
+                         ag_handles_has_room(context->device, ag_ranges_piece_bytes());
     used = log_uses(launched);
-    if (used.any_comes)
-        bring(context, launched);
-    else if (launched->function)
-        ag_toll_before(launched->stream, (uintptr_t)launched->function, used.in_place);
+    if (used.comes && bring(context, launched))
+        return;
+    used.in_place += used.comes;
+    if (!launched->function || !used.in_place)
+        return;
+    ag_toll_before(launched->stream, (uintptr_t)launched->function, used.in_place);
 }
 
 static CUstream stream_of(const struct ag_launch *launch)

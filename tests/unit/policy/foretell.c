@@ -31,7 +31,7 @@ static unsigned use(const char *names)
     for (; *names; names++) {
         piece_of(*names)->size = BYTES;
         ag_foretell_launch((uint64_t)*names, (uint64_t)*names);
-        price = ag_foretell_use(piece_of(*names), 1, NEAR);
+        price = ag_foretell_use(piece_of(*names), 1, true, NEAR);
     }
     return price;
 }
@@ -101,6 +101,25 @@ static void test_prices_to_come(void)
     dear = 0;
 }
 
+/* A piece that is on the host knows when it is due, and what it then costs, from its last use on. */
+static void test_due(void)
+{
+    uint64_t launches = 0;
+
+    CHECK(!ag_foretell_is_due(piece_of('z'), &launches));
+    for (unsigned i = 0; i < 3; i++)
+        use("zabcdvefghuvw");
+    CHECK(use("za") == 100);
+    CHECK(ag_foretell_is_due(piece_of('v'), &launches) && launches == 4);
+    CHECK(ag_foretell_price_when_due(piece_of('v'), 7 * BYTES) == 200);
+    CHECK(ag_foretell_price_when_due(piece_of('v'), 5 * BYTES) == 100);
+    CHECK(ag_foretell_is_due(piece_of('z'), &launches) && launches == 12);
+    CHECK(ag_foretell_price_when_due(piece_of('q'), NEAR) == 0);
+    CHECK(!ag_foretell_is_due(piece_of('q'), &launches));
+    use("vx");
+    CHECK(!ag_foretell_is_due(piece_of('x'), &launches));
+}
+
 /* More launches than the log has, and more uses: the oldest are forgotten, and no other. */
 static void test_bounds(void)
 {
@@ -111,7 +130,7 @@ static void test_bounds(void)
         for (uint64_t i = 0; i < 4096; i++) {
             ag_foretell_launch(1000 + i, 0);
             for (unsigned j = 0; j < PIECES; j++)
-                (void)ag_foretell_use(&pieces[j], 1, NEAR);
+                (void)ag_foretell_use(&pieces[j], 1, false, NEAR);
         }
     }
     CHECK(ag_foretell_next_use(piece_of('a')) == 1);
@@ -135,6 +154,7 @@ int main(void)
     test_in_turn();
     test_there_and_back();
     test_prices_to_come();
+    test_due();
     test_bounds();
     test_child();
     return 0;
