@@ -12,12 +12,24 @@
 #include "policy/order/watch.h"
 #include "policy/paging/latch.h"
 #include "policy/paging/prices.h"
+#include "policy/paging/progress.h"
 #include "policy/paging/vmm.h"
 
 /* Streams are watched as long as all work comes by our hooks, and there is one context only. */
 static bool sees_all_work(void)
 {
     return ag_watch_is_on() && ag_context_count() == 1;
+}
+
+/* As long as the device goes on, it is waited for. Nobody submits work meanwhile, so that this
+ * ends. */
+static bool wait_idle(struct ag_context *context, uint64_t timeout_ns)
+{
+    do {
+        if (ag_fence_wait_idle(context, timeout_ns))
+            return true;
+    } while (ag_progress_made());
+    return false;
 }
 
 bool ag_move_begin(struct ag_context *context, uint64_t timeout_ns)
@@ -27,7 +39,7 @@ bool ag_move_begin(struct ag_context *context, uint64_t timeout_ns)
     if (!sees_all_work() || ag_capture_is_open() || !ag_latch_close(began + timeout_ns))
         return false;
     ag_ranges_hold(true);
-    if (sees_all_work() && ag_fence_wait_idle(context, timeout_ns) &&
+    if (sees_all_work() && wait_idle(context, timeout_ns) &&
         ag_context_sticky_error(context) == CUDA_SUCCESS && ag_capture_guard_enter()) {
         ag_stats_add(AG_STAT_PAGE_WAIT_NS, ag_clock_ns() - began);
         return true;

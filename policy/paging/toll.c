@@ -2,8 +2,7 @@
  *
  * One launch is timed at a time: an event before it, and one after it, which is recorded when the
  * next work of that stream comes while the kernel still runs. Whatever the driver refuses, there is
- * no measurement then. All of it is done inside the capture guard, so that no capture gets the
- * events or is ended by a question. */
+ * no measurement then. */
 #include "policy/paging/toll.h"
 
 #include <stdatomic.h>
@@ -12,7 +11,7 @@
 #include "interpose/core/base/hash.h"
 #include "interpose/core/driver/driver.h"
 #include "policy/contexts/context.h"
-#include "policy/order/capture.h"
+#include "policy/paging/moment.h"
 #include "policy/paging/prices.h"
 #include "policy/paging/ranges.h"
 
@@ -31,15 +30,15 @@ static struct toll tolls[FUNCTIONS]; /* under the lock of the ranges */
 /* The launch that is timed. */
 enum stage { NONE, RUNS, ENDS }; /* it may run; the event after it is recorded */
 static struct {
-    atomic_flag busy;    /* whoever finds it set goes on */
-    _Atomic int stage;   /* an enum stage; changed by whoever has set the flag */
+    struct ag_moment moment;
+    _Atomic int stage;   /* an enum stage; changed by whoever has the moment */
     unsigned generation; /* of contexts, when the events were made */
     bool has_events;
     CUevent before, after;
     CUstream stream;
     uint64_t function;
     size_t bytes;
-} self = {.busy = ATOMIC_FLAG_INIT};
+} self = {.moment = AG_MOMENT_INIT};
 
 /* --- prices --- */
 
@@ -81,7 +80,7 @@ static void note_price(uint64_t function, uint64_t ns, size_t bytes)
     ag_ranges_unlock();
 }
 
-/* --- one launch; by whoever has set the flag --- */
+/* --- one launch; by whoever has the moment --- */
 
 /* Once a context has ended, its events are gone, and their names may be those of the program's. */
 static bool has_events(void)
@@ -140,50 +139,28 @@ static void begin_timing(CUstream stream, uint64_t function, size_t bytes)
     self.bytes = bytes;
 }
 
-static bool begin_work(CUstreamCaptureMode *ret_mode)
-{
-    if (atomic_flag_test_and_set_explicit(&self.busy, memory_order_acquire))
-        return false;
-    if (!ag_capture_guard_enter()) {
-        atomic_flag_clear_explicit(&self.busy, memory_order_release);
-        return false;
-    }
-    *ret_mode = ag_capture_relax();
-    return true;
-}
-
-static void end_work(CUstreamCaptureMode mode)
-{
-    ag_capture_restore(mode);
-    ag_capture_guard_leave();
-    atomic_flag_clear_explicit(&self.busy, memory_order_release);
-}
-
 void ag_toll_go_on(CUstream stream)
 {
-    CUstreamCaptureMode mode;
-
     /* Relaxed: a launch that sees it late is not timed, or ends one later. */
-    if (atomic_load_explicit(&self.stage, memory_order_relaxed) == NONE || !begin_work(&mode))
+    if (atomic_load_explicit(&self.stage, memory_order_relaxed) == NONE ||
+        !ag_moment_begin(&self.moment))
         return;
     if (has_events())
         go_on(stream);
-    end_work(mode);
+    ag_moment_end(&self.moment);
 }
 
 void ag_toll_before(CUstream stream, uint64_t function, size_t bytes)
 {
-    CUstreamCaptureMode mode;
-
-    if (bytes < LEAST_BYTES || !begin_work(&mode))
+    if (bytes < LEAST_BYTES || !ag_moment_begin(&self.moment))
         return;
     if (has_events() && self.stage == NONE && is_wanted(function))
         begin_timing(stream, function, bytes);
-    end_work(mode);
+    ag_moment_end(&self.moment);
 }
 
 void ag_toll_begin_child(void)
 {
     self.has_events = false;
-    atomic_flag_clear(&self.busy);
+    ag_moment_begin_child(&self.moment);
 }

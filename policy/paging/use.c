@@ -20,15 +20,17 @@
 #include "policy/paging/named.h"
 #include "policy/paging/place.h"
 #include "policy/paging/prices.h"
+#include "policy/paging/progress.h"
 #include "policy/paging/rest.h"
 #include "policy/paging/toll.h"
 
-#define IDLE_NS      50000000u /* the device may take so long to become idle */
-#define FIRST_REST   10000000u /* nothing is tried for so long after it did not */
-#define MOST_WANTED  2048u     /* pieces of one launch */
-#define MOST_AT_ONCE 64u       /* pieces each way */
-#define AHEAD_PART   32u       /* of the device; what comes at once for launches to come */
-#define SPARE_PART   64u       /* of it, left free: both ways are busy from the first */
+#define IDLE_NS      50000000u   /* the device goes on within that time, or nobody waits for it */
+#define MOST_IDLE_NS 1000000000u /* likewise, however long its kernels are known to take */
+#define FIRST_REST   10000000u   /* nothing is tried for so long after it did not */
+#define MOST_WANTED  2048u       /* pieces of one launch */
+#define MOST_AT_ONCE 64u         /* pieces each way */
+#define AHEAD_PART   32u         /* of the device; what comes at once for launches to come */
+#define SPARE_PART   64u         /* of it, left free: both ways are busy from the first */
 
 /* What is about to be launched: a graph, or what names the memory of a kernel or a copy. */
 struct launched {
@@ -46,7 +48,8 @@ struct used {
 };
 
 static struct {
-    uint64_t n_launches; /* under the lock of the ranges */
+    uint64_t n_launches;  /* under the lock of the ranges */
+    uint64_t in_place_ns; /* of the slowest kernel since all was idle, by the bus; likewise */
     struct ag_rest rest;
 } self;
 
@@ -353,6 +356,7 @@ static void collect_wanted(struct ag_context *context, const struct launched *la
     mover.launch = launched->number;
     mover.n_wanted = mover.next = 0;
     range = ag_ranges_lock();
+    self.in_place_ns = 0;
     (void)use_all(launched, true);
     collect_ahead(range);
     ag_ranges_unlock();
@@ -360,13 +364,35 @@ static void collect_wanted(struct ag_context *context, const struct launched *la
 
 /* --- when --- */
 
+static void note_in_place(CUfunction function, uint64_t bytes)
+{
+    uint64_t ns;
+
+    (void)ag_ranges_lock();
+    ns = ag_prices_crossing_ns(bytes) * ag_toll_of((uintptr_t)function) / 100;
+    if (ns > self.in_place_ns)
+        self.in_place_ns = ns;
+    ag_ranges_unlock();
+}
+
+/* How long the device may take over one kernel. */
+static uint64_t patience_ns(void)
+{
+    uint64_t ns;
+
+    (void)ag_ranges_lock();
+    ns = IDLE_NS + self.in_place_ns;
+    ag_ranges_unlock();
+    return ns < MOST_IDLE_NS ? ns : MOST_IDLE_NS;
+}
+
 /* False: the device does not become idle. */
 static bool bring_wanted(struct ag_context *context, const struct launched *launched)
 {
     uint64_t began;
     bool pushed;
 
-    if (!ag_move_begin(context, IDLE_NS)) {
+    if (!ag_move_begin(context, patience_ns())) {
         ag_rest_longer(&self.rest, FIRST_REST);
         ag_stats_add(AG_STAT_PAGE_IN_VAIN, 1);
         return false;
@@ -438,6 +464,7 @@ static void use_launched(struct launched *launched)
     used.in_place += used.comes;
     if (!launched->function || !used.in_place)
         return;
+    note_in_place(launched->function, used.in_place);
     ag_toll_before(launched->stream, (uintptr_t)launched->function, used.in_place);
 }
 
@@ -459,6 +486,8 @@ void ag_use_before_launch(const struct ag_launch *launch)
     launched.function = launch->function;
     launched.stream = stream_of(launch);
     ag_toll_go_on(launched.stream);
+    if (ag_handles_any_on_host())
+        ag_progress_mark(launched.stream);
     ag_name_launch(&launched.names, launch);
     if (launched.names.n)
         use_launched(&launched);
@@ -504,4 +533,5 @@ void ag_use_begin_child(void)
     ag_place_begin_child();
     ag_foretell_begin_child();
     ag_toll_begin_child();
+    ag_progress_begin_child();
 }

@@ -16,6 +16,8 @@
  *                        N passes over sixteen blocks of 16 MiB, K kernels on each in turn, or in
  *                        the order of NAMES, which are letters from a to p
  *     paging slow N      the same with a kernel on each that takes its time
+ *     paging queue       kernels that are under way for long when others use what lies elsewhere
+ *     paging small N K   N passes over 128 blocks of 2 MiB, K kernels on each in turn
  *     paging graphs N K  the same by launches of graphs of K kernels, the first block's of which is
  *                        updated to be the last one's, and back
  *     paging far         most of 128 MiB is not in use
@@ -447,6 +449,14 @@ static void touch(const struct sim_kernel_call *call)
         words[i]++;
 }
 
+static void touch_first(const struct sim_kernel_call *call)
+{
+    uint32_t *words = sim_kernel_access(*(CUdeviceptr *)call->args[0], 2 * MIB, true);
+
+    if (words)
+        words[0]++;
+}
+
 /* A kernel that is given a block. */
 static CUfunction function_of(const char *name, sim_kernel_fn kernel)
 {
@@ -515,6 +525,54 @@ static void turns(CUfunction function, unsigned n, unsigned k, const char *names
         OK(cuCtxSynchronize()); /* what the pass took can be seen */
     }
     say("wrong: %u", end_turns(p, often));
+}
+
+static void touch_late(const struct sim_kernel_call *call)
+{
+    usleep(2000);
+    touch(call);
+}
+
+/* The first block is on the device, the last one is not. Each launch is late enough to be marked. */
+static void queue(void)
+{
+    CUdeviceptr p[TURN_BLOCKS];
+    CUfunction late = function_of("touch_late", touch_late);
+    unsigned often[TURN_BLOCKS] = {0};
+
+    begin_turns(p);
+    OK(cuCtxSynchronize());
+    for (; often[0] < 60; often[0]++) {
+        touch_often(late, p[0], 1, NULL);
+        usleep(1000);
+    }
+    often[TURN_BLOCKS - 1] = 5;
+    touch_often(touch_function(), p[TURN_BLOCKS - 1], 5, NULL);
+    OK(cuCtxSynchronize());
+    say("wrong: %u", end_turns(p, often));
+}
+
+#define SMALL_BLOCKS 128u
+#define SMALL_BYTES  (2 * MIB)
+
+static void small_blocks(unsigned n, unsigned k)
+{
+    CUdeviceptr p[SMALL_BLOCKS];
+    CUfunction function = function_of("touch_first", touch_first);
+    uint32_t wrong = 0;
+
+    for (unsigned i = 0; i < SMALL_BLOCKS; i++) {
+        OK(cuMemAlloc(&p[i], SMALL_BYTES));
+        launch_fill(NULL, p[i], SMALL_BYTES / sizeof(uint32_t), i);
+    }
+    for (unsigned pass = 0; pass < n; pass++)
+        for (unsigned i = 0; i < SMALL_BLOCKS; i++)
+            touch_often(function, p[i], k, NULL);
+    for (unsigned i = 0; i < SMALL_BLOCKS; i++) {
+        wrong += count_wrong(p[i], 1, i + n * k) + count_wrong(p[i] + 4, 1023, i + 1);
+        OK(cuMemFree(p[i]));
+    }
+    say("wrong: %u", wrong);
 }
 
 static CUgraph graph_of(CUfunction function, CUdeviceptr p, unsigned k, CUstream stream)
@@ -703,6 +761,10 @@ int main(int argc, char **argv)
               argc > 4 ? argv[4] : IN_TURN);
     else if (!strcmp(what, "slow") && argc > 2)
         turns(function_of("touch_slowly", touch_slowly), (unsigned)atoi(argv[2]), 1, IN_TURN);
+    else if (!strcmp(what, "queue"))
+        queue();
+    else if (!strcmp(what, "small") && argc > 3)
+        small_blocks((unsigned)atoi(argv[2]), (unsigned)atoi(argv[3]));
     else if (!strcmp(what, "graphs") && argc > 3)
         graphs((unsigned)atoi(argv[2]), (unsigned)atoi(argv[3]));
     else if (!strcmp(what, "far"))

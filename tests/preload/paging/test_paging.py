@@ -142,6 +142,26 @@ class Answers(Case):
             least = least_moved_in(names, capacity=7)
             self.assertLessEqual((moved[1] - moved[0]) / 6, 1.15 * least * 16 * 2 ** 20, names)
 
+    def test_comes_before_its_launch(self):
+        """What is foretold comes together: in fewer than half as many moves as there are pieces that come."""
+        pressure = [self.pressure_of('small', passes, '3') for passes in ('4', '10')]
+        moves, pieces = (pressure[1][key] - pressure[0][key] for key in ('moves', 'moved_in_bytes'))
+        pieces //= 2 ** 21
+        self.assertGreaterEqual(pieces, 6 * 64)
+        self.assertLess(2 * moves, pieces)
+        self.assertLess(pieces, 6 * 80)  # and none of them for nothing
+
+    def test_a_long_queue(self):
+        """A device that has much to do becomes idle later than in 50 ms, and is waited for."""
+        pressure = self.pressure_of('queue', sched='reluctant')
+        self.assertEqual(pressure['moves_in_vain'], 0)
+        self.assertGreaterEqual(pressure['moved_in_bytes'], 8 * 2 ** 21)
+
+    def pressure_of(self, *command, sched='eager'):
+        result = preloaded([COMMAND, *command], dict(TURNS, SIM_SCHED=sched))
+        self.assertEqual((result.status, result.out), (0, 'wrong: 0\n'), result.err)
+        return result.report()['pressure']
+
     def moved_in(self, passes, names):
         result = preloaded([COMMAND, 'turns', str(passes), '3', names], dict(TURNS, SIM_SCHED='eager'))
         self.assertEqual((result.status, result.out), (0, 'wrong: 0\n'), result.err)
