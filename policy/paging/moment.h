@@ -14,10 +14,7 @@ struct ag_moment {
     CUstreamCaptureMode mode; /* the thread's, from before */
 };
 
-#define AG_MOMENT_INIT      \
-    {                       \
-        ATOMIC_FLAG_INIT, 0 \
-    }
+#define AG_MOMENT_INIT {ATOMIC_FLAG_INIT, 0}
 
 static inline bool ag_moment_begin(struct ag_moment *moment)
 {

@@ -11,7 +11,7 @@
 #include "policy/order/fence.h"
 #include "policy/order/watch.h"
 #include "policy/paging/latch.h"
-#include "policy/paging/prices.h"
+#include "policy/paging/plan/prices.h"
 #include "policy/paging/progress.h"
 #include "policy/paging/vmm.h"
 
@@ -21,9 +21,8 @@ static bool sees_all_work(void)
     return ag_watch_is_on() && ag_context_count() == 1;
 }
 
-/* As long as the device goes on, it is waited for. Nobody submits work meanwhile, so that this
- * ends. */
-static bool wait_idle(struct ag_context *context, uint64_t timeout_ns)
+/* Waits for the device as long as it goes on. Nobody submits work meanwhile, so that this ends. */
+static bool wait_for_idle(struct ag_context *context, uint64_t timeout_ns)
 {
     do {
         if (ag_fence_wait_idle(context, timeout_ns))
@@ -39,7 +38,7 @@ bool ag_move_begin(struct ag_context *context, uint64_t timeout_ns)
     if (!sees_all_work() || ag_capture_is_open() || !ag_latch_close(began + timeout_ns))
         return false;
     ag_ranges_hold(true);
-    if (sees_all_work() && wait_idle(context, timeout_ns) &&
+    if (sees_all_work() && wait_for_idle(context, timeout_ns) &&
         ag_context_sticky_error(context) == CUDA_SUCCESS && ag_capture_guard_enter()) {
         ag_stats_add(AG_STAT_PAGE_WAIT_NS, ag_clock_ns() - began);
         return true;

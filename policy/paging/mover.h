@@ -14,8 +14,8 @@
 struct ag_context;
 
 /* No piece moves, and no range goes, but for what the caller does, until ag_move_end(). False where
- * that is not to be had: the latch cannot be closed in that time, the device is not idle
- * and does not go on for `timeout_ns` (progress.h), or a capture is open. Inside the capture guard. */
+ * that is not to be had: the latch cannot be closed in that time, the device is not idle and does
+ * not go on for `timeout_ns` (progress.h), or a capture is open. Inside the capture guard. */
 bool ag_move_begin(struct ag_context *context, uint64_t timeout_ns);
 void ag_move_end(void);
 

@@ -41,8 +41,7 @@ static bool forget_reached(void)
     uint64_t before = self.recorded;
 
     for (unsigned i = 0; i < self.n_made; i++)
-        if (self.recorded >> i & 1 &&
-            ag_cu.cuEventQuery(self.events[i]) != CUDA_ERROR_NOT_READY)
+        if (self.recorded >> i & 1 && ag_cu.cuEventQuery(self.events[i]) != CUDA_ERROR_NOT_READY)
             self.recorded &= ~(UINT64_C(1) << i);
     return self.recorded != before;
 }
@@ -53,13 +52,13 @@ static unsigned find_event(void)
     for (unsigned i = 0; i < self.n_made; i++)
         if (!(self.recorded >> i & 1))
             return i;
-    if (self.n_made == EVENTS || ag_cu.cuEventCreate(&self.events[self.n_made],
-                                                     CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
+    if (self.n_made == EVENTS ||
+        ag_cu.cuEventCreate(&self.events[self.n_made], CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
         return EVENTS;
     return self.n_made++;
 }
 
-static void record(CUstream stream)
+static void record_there(CUstream stream)
 {
     unsigned i;
 
@@ -81,7 +80,7 @@ void ag_progress_mark(CUstream stream)
         return;
     atomic_store_explicit(&self.next_ns, now + EVERY_NS, memory_order_relaxed);
     forget_old();
-    record(stream);
+    record_there(stream);
     ag_moment_end(&self.moment);
 }
 

@@ -15,14 +15,14 @@
 #include "policy/contexts/context.h"
 #include "policy/contexts/enter.h"
 #include "policy/order/capture.h"
-#include "policy/paging/foretell.h"
 #include "policy/paging/mover.h"
 #include "policy/paging/named.h"
 #include "policy/paging/place.h"
-#include "policy/paging/prices.h"
+#include "policy/paging/plan/foretell.h"
+#include "policy/paging/plan/prices.h"
+#include "policy/paging/plan/toll.h"
 #include "policy/paging/progress.h"
 #include "policy/paging/rest.h"
-#include "policy/paging/toll.h"
 
 #define IDLE_NS      50000000u   /* the device goes on within that time, or nobody waits for it */
 #define MOST_IDLE_NS 1000000000u /* likewise, however long its kernels are known to take */
@@ -278,7 +278,7 @@ static void put_back_unmoved(void)
     }
 }
 
-/* So many bytes go with those that came: room for what is still to come, or for later launches. */
+/* Bytes that go with those that came: room for what is still to come, or for later launches. */
 static uint64_t bytes_to_go(uint64_t came, uint64_t rest)
 {
     uint64_t spare = ag_budget_size(mover.context->device) / SPARE_PART;
@@ -292,7 +292,7 @@ static uint64_t bytes_to_go(uint64_t came, uint64_t rest)
     return came < spare ? came : spare;
 }
 
-/* As much goes as comes, so that both ways are busy. False: nothing moves any more. */
+/* Moves as much away as comes, so that both ways are busy. False: nothing moves any more. */
 static bool move_batch(void)
 {
     uint64_t came;
@@ -376,7 +376,7 @@ static void note_in_place(CUfunction function, uint64_t bytes)
 }
 
 /* How long the device may take over one kernel. */
-static uint64_t patience_ns(void)
+static uint64_t timeout_now(void)
 {
     uint64_t ns;
 
@@ -392,7 +392,7 @@ static bool bring_wanted(struct ag_context *context, const struct launched *laun
     uint64_t began;
     bool pushed;
 
-    if (!ag_move_begin(context, patience_ns())) {
+    if (!ag_move_begin(context, timeout_now())) {
         ag_rest_longer(&self.rest, FIRST_REST);
         ag_stats_add(AG_STAT_PAGE_IN_VAIN, 1);
         return false;

@@ -533,7 +533,8 @@ static void touch_late(const struct sim_kernel_call *call)
     touch(call);
 }
 
-/* The first block is on the device, the last one is not. Each launch is late enough to be marked. */
+/* The first block is on the device, the last one is not. Each launch is late enough to be marked.
+ */
 static void queue(void)
 {
     CUdeviceptr p[TURN_BLOCKS];

@@ -1,9 +1,9 @@
-/* policy/paging/foretell.c: what launches use is foretold as long as they come in the order in
+/* policy/paging/plan/foretell.c: what launches use is foretold as long as they come in the order in
  * which they came before; what is not, goes by its last use. Prices of functions are the usual one.
  */
-#include "policy/paging/foretell.h"
+#include "policy/paging/plan/foretell.h"
 
-#include "policy/paging/toll.h"
+#include "policy/paging/plan/toll.h"
 #include "tests/common/check.h"
 
 #define PIECES 26u
@@ -101,7 +101,8 @@ static void test_prices_to_come(void)
     dear = 0;
 }
 
-/* A piece that is on the host knows when it is due, and what it then costs, from its last use on. */
+/* A piece that is on the host knows when it is due, and what it then costs, from its last use on.
+ */
 static void test_due(void)
 {
     uint64_t launches = 0;

@@ -1,6 +1,6 @@
-/* policy/paging/prices.c: what moving costs is learnt of what it took, and decides from how many
+/* policy/paging/plan/prices.c: what moving costs is learnt of what it took, and decides from how many
  * uses on it is worth it, each of which is one crossing of the bus. */
-#include "policy/paging/prices.h"
+#include "policy/paging/plan/prices.h"
 
 #include "tests/common/check.h"
 

@@ -3,14 +3,14 @@
  * Each use of a piece is a record, and each record knows the next one of the same piece. So the
  * entry of the launch that came after the same launches before tells of each of its pieces when it
  * was used next, and, from there on, again. */
-#include "policy/paging/foretell.h"
+#include "policy/paging/plan/foretell.h"
 
 #include <stdbool.h>
 #include <string.h>
 
 #include "interpose/core/base/hash.h"
 #include "interpose/core/base/pages.h"
-#include "policy/paging/toll.h"
+#include "policy/paging/plan/toll.h"
 
 #define ENTRIES ((uint64_t)1 << 16)
 #define RECORDS ((uint64_t)1 << 18)

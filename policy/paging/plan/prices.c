@@ -1,5 +1,5 @@
 /* Averages of what moving cost: see prices.h. */
-#include "policy/paging/prices.h"
+#include "policy/paging/plan/prices.h"
 
 #include <stdatomic.h>
 

@@ -3,7 +3,7 @@
  * One launch is timed at a time: an event before it, and one after it, which is recorded when the
  * next work of that stream comes while the kernel still runs. Whatever the driver refuses, there is
  * no measurement then. */
-#include "policy/paging/toll.h"
+#include "policy/paging/plan/toll.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -12,7 +12,7 @@
 #include "interpose/core/driver/driver.h"
 #include "policy/contexts/context.h"
 #include "policy/paging/moment.h"
-#include "policy/paging/prices.h"
+#include "policy/paging/plan/prices.h"
 #include "policy/paging/ranges.h"
 
 #define FUNCTIONS   1024u             /* of two that share a place, the later one has it */
