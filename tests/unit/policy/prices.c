@@ -1,5 +1,5 @@
-/* policy/paging/plan/prices.c: what moving costs is learnt of what it took, and decides from how many
- * uses on it is worth it, each of which is one crossing of the bus. */
+/* policy/paging/plan/prices.c: what moving costs is learnt of what it took, and decides from how
+ * many uses on it is worth it, each of which is one crossing of the bus. */
 #include "policy/paging/plan/prices.h"
 
 #include "tests/common/check.h"
