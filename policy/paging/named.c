@@ -8,6 +8,7 @@
 #include "interpose/core/driver/driver.h"
 #include "policy/managed/kernel_params.h"
 #include "policy/order/capture.h"
+#include "policy/paging/plan/extents.h"
 #include "policy/paging/ranges.h"
 
 #define MOST_OF_GRAPH 2048u
@@ -65,9 +66,26 @@ void ag_name_launch(struct ag_names *names, const struct ag_launch *launch)
 
 /* --- the kernels of a graph --- */
 
+/* What kernels that are given addresses there are taken to use: the range, or each its own part of
+ * it. 0: it is in none. */
+static CUdeviceptr part_of(CUdeviceptr address)
+{
+    const struct ag_movable *range;
+    CUdeviceptr part = 0;
+
+    if (!ag_range_may_hold(address))
+        return 0;
+    (void)ag_ranges_lock();
+    range = ag_range_at(address);
+    if (range)
+        part = ag_extents_are_learnt(range) ? address : range->address;
+    ag_ranges_unlock();
+    return part;
+}
+
 static void add_name(struct graph_names *all, CUdeviceptr address)
 {
-    CUdeviceptr range = ag_range_base(address);
+    CUdeviceptr range = part_of(address);
     unsigned i = 0;
 
     while (i < all->n && all->at[i].range != range)

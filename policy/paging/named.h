@@ -8,7 +8,7 @@
 #define AG_MOST_NAMED 64u /* addresses of one launch */
 
 struct ag_name {
-    CUdeviceptr address, range; /* in the range that begins there */
+    CUdeviceptr address, range; /* in the range, or the part of it, that begins there */
     CUdeviceptr end;            /* of what is used of it; 0: that of the range */
     unsigned uses;              /* kernels that name it */
 };

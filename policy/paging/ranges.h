@@ -46,6 +46,11 @@ void ag_range_pin(CUdeviceptr address);
 /* Where the program wants a piece (place.h). */
 enum ag_placed { AG_PLACED_AUTO, AG_PLACED_ON_DEVICE, AG_PLACED_ON_HOST };
 
+/* Where the addresses in a piece are that kernels are given: from `first` on; end 0: none. */
+struct ag_given {
+    size_t first, end;
+};
+
 struct ag_piece {
     struct ag_handle *handle; /* what it is mapped to */
     size_t offset, size;      /* in its range */
@@ -55,7 +60,8 @@ struct ag_piece {
     uint64_t logged_in, expected; /* entries of the log: its last use; its next, or 0 */
     uint32_t logged_at;
     bool comes, goes;
-    uint8_t place; /* enum ag_placed, under the lock */
+    uint8_t place;            /* enum ag_placed, under the lock */
+    struct ag_given given[2]; /* of extents.c, by epoch, under the lock */
 };
 
 struct ag_movable {
@@ -65,9 +71,18 @@ struct ag_movable {
     struct ag_context *context;
     struct ag_piece *pieces; /* in the order of their addresses */
     unsigned n_pieces;
-    bool pinned; /* under the lock */
+    bool pinned;      /* under the lock */
+    uint64_t n_given; /* addresses that kernels were given so far; this and below of extents.c */
+    unsigned epoch;
+    size_t largest_part; /* in pieces */
     struct ag_movable *next, *previous;
 };
+
+/* The number of the piece that the address lies in, which is one of the range. */
+static inline size_t ag_range_piece_at(const struct ag_movable *range, CUdeviceptr address)
+{
+    return (address - range->address) / range->pieces[0].size;
+}
 
 /* Takes the lock, under which ranges and what launches used are looked at; the first range. No
  * driver call meanwhile. */

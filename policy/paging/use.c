@@ -18,6 +18,7 @@
 #include "policy/paging/mover.h"
 #include "policy/paging/named.h"
 #include "policy/paging/place.h"
+#include "policy/paging/plan/extents.h"
 #include "policy/paging/plan/foretell.h"
 #include "policy/paging/plan/prices.h"
 #include "policy/paging/plan/toll.h"
@@ -105,10 +106,16 @@ static bool is_of(const struct ag_name *name, const struct ag_movable *range,
     CUdeviceptr from = range->address + piece->offset, to = from + piece->size;
 
     if (!name->end)
-        return true; /* who is given an address may use all that follows it */
+        return true; /* who is given an address may use all that it reaches */
     from = from > name->address ? from : name->address;
     to = to < name->end ? to : name->end;
     return to > from && 2 * (to - from) >= piece->size;
+}
+
+/* The number of the first piece after all that is of it. */
+static size_t end_of(const struct ag_name *name, const struct ag_movable *range)
+{
+    return name->end ? range->n_pieces : ag_extents_end(range, name->address);
 }
 
 /* The pieces of a block from an address on. `collects`: those that are to come are wanted. */
@@ -117,10 +124,12 @@ static void use_block(const struct launched *launched, const struct ag_name *nam
 {
     struct ag_movable *range = ag_range_at(name->address);
 
+    size_t end;
+
     if (!range)
         return;
-    for (size_t i = (name->address - range->address) / range->pieces[0].size; i < range->n_pieces;
-         i++) {
+    end = end_of(name, range);
+    for (size_t i = ag_range_piece_at(range, name->address); i < end; i++) {
         struct ag_piece *piece = &range->pieces[i];
 
         if (!is_of(name, range, piece))
@@ -141,9 +150,12 @@ static const struct ag_name *what_names(const struct launched *launched, unsigne
     return launched->graph ? ag_names_of_graph(launched->graph, ret_n) : launched->names.at;
 }
 
-static bool is_any_on_host(const struct ag_movable *range, CUdeviceptr from)
+static bool is_any_on_host(const struct ag_name *name)
 {
-    for (size_t i = (from - range->address) / range->pieces[0].size; i < range->n_pieces; i++)
+    const struct ag_movable *range = ag_range_at(name->address);
+    size_t end = range ? end_of(name, range) : 0;
+
+    for (size_t i = range ? ag_range_piece_at(range, name->address) : 0; i < end; i++)
         if (!range->pieces[i].handle->on_device)
             return true;
     return false;
@@ -154,13 +166,24 @@ static bool names_any_on_host(const struct launched *launched)
     unsigned n;
     const struct ag_name *at = what_names(launched, &n);
 
-    for (unsigned i = 0; i < n; i++) {
-        const struct ag_movable *range = ag_range_at(at[i].address);
-
-        if (range && is_any_on_host(range, at[i].address))
+    for (unsigned i = 0; i < n; i++)
+        if (is_any_on_host(&at[i]))
             return true;
-    }
     return false;
+}
+
+/* What kernels are given tells how far it reaches. */
+static void note_names(const struct launched *launched)
+{
+    unsigned n;
+    const struct ag_name *at = what_names(launched, &n);
+
+    for (unsigned i = 0; i < n; i++) {
+        struct ag_movable *range = at[i].end ? NULL : ag_range_at(at[i].address);
+
+        if (range && ag_extents_are_learnt(range))
+            ag_extents_note(range, at[i].address);
+    }
 }
 
 static struct used use_all(const struct launched *launched, bool collects)
@@ -431,6 +454,7 @@ static bool uses_memory_of_host(const struct launched *launched)
     bool uses;
 
     (void)ag_ranges_lock();
+    note_names(launched);
     uses = names_any_on_host(launched);
     ag_ranges_unlock();
     return uses;

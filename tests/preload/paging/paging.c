@@ -17,6 +17,8 @@
  *                        the order of NAMES, which are letters from a to p
  *     paging slow N      the same with a kernel on each that takes its time
  *     paging queue       kernels that are under way for long when others use what lies elsewhere
+ *     paging pool N K    N passes over the parts of a block of a GiB, of 16 MiB each, K kernels on
+ *                        each in turn
  *     paging small N K   N passes over 128 blocks of 2 MiB, K kernels on each in turn
  *     paging graphs N K  the same by launches of graphs of K kernels, the first block's of which is
  *                        updated to be the last one's, and back
@@ -553,6 +555,27 @@ static void queue(void)
     say("wrong: %u", end_turns(p, often));
 }
 
+#define PARTS 64u
+
+/* As an allocator of the program's own divides memory that it has in one piece. */
+static void pool(unsigned n, unsigned k)
+{
+    CUdeviceptr block;
+    CUfunction function = touch_function();
+    uint32_t wrong = 0;
+
+    OK(cuMemAlloc(&block, PARTS * TURN_BYTES));
+    for (unsigned i = 0; i < PARTS; i++)
+        launch_fill(NULL, block + i * TURN_BYTES, 4096, i);
+    for (unsigned pass = 0; pass < n; pass++)
+        for (unsigned i = 0; i < PARTS; i++)
+            touch_often(function, block + i * TURN_BYTES, k, NULL);
+    for (unsigned i = 0; i < PARTS; i++)
+        wrong += count_wrong(block + i * TURN_BYTES, 1, i + n * k);
+    OK(cuMemFree(block));
+    say("wrong: %u", wrong);
+}
+
 #define SMALL_BLOCKS 128u
 #define SMALL_BYTES  (2 * MIB)
 
@@ -764,6 +787,8 @@ int main(int argc, char **argv)
         turns(function_of("touch_slowly", touch_slowly), (unsigned)atoi(argv[2]), 1, IN_TURN);
     else if (!strcmp(what, "queue"))
         queue();
+    else if (!strcmp(what, "pool") && argc > 3)
+        pool((unsigned)atoi(argv[2]), (unsigned)atoi(argv[3]));
     else if (!strcmp(what, "small") && argc > 3)
         small_blocks((unsigned)atoi(argv[2]), (unsigned)atoi(argv[3]));
     else if (!strcmp(what, "graphs") && argc > 3)

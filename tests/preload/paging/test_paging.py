@@ -151,14 +151,22 @@ class Answers(Case):
         self.assertLess(2 * moves, pieces)
         self.assertLess(pieces, 6 * 80)  # and none of them for nothing
 
+    def test_a_pool_of_the_program(self):
+        """Parts of a block of a GiB come and go as blocks of their own do: of 512 pieces in turn all that have no room, 120
+        or more of which there is. (Taken for used as a whole, it stayed where it was, and each launch tried in vain.)"""
+        pressure = [self.pressure_of('pool', passes, '3', ALLOGRAFT_LIMIT='256MiB') for passes in ('3', '6')]
+        pieces = (pressure[1]['moved_in_bytes'] - pressure[0]['moved_in_bytes']) / 3 / 2 ** 21
+        self.assertTrue(512 - 128 <= pieces <= 1.1 * (512 - 120), pieces)
+        self.assertEqual(pressure[1]['in_place_bytes'], pressure[0]['in_place_bytes'])
+
     def test_a_long_queue(self):
         """A device that has much to do becomes idle later than in 50 ms, and is waited for."""
         pressure = self.pressure_of('queue', sched='reluctant')
         self.assertEqual(pressure['moves_in_vain'], 0)
         self.assertGreaterEqual(pressure['moved_in_bytes'], 8 * 2 ** 21)
 
-    def pressure_of(self, *command, sched='eager'):
-        result = preloaded([COMMAND, *command], dict(TURNS, SIM_SCHED=sched))
+    def pressure_of(self, *command, sched='eager', **more):
+        result = preloaded([COMMAND, *command], dict(TURNS, SIM_SCHED=sched, **more))
         self.assertEqual((result.status, result.out), (0, 'wrong: 0\n'), result.err)
         return result.report()['pressure']
 
