@@ -361,8 +361,8 @@ static void collect_ahead(struct ag_movable *range)
     uint64_t bytes = ag_budget_size(mover.context->device) / AHEAD_PART, due;
     unsigned first = mover.n_wanted, most = (unsigned)(bytes / ag_ranges_piece_bytes());
 
-    most = most < MOST_AT_ONCE ? most : MOST_AT_ONCE;
-    if (!most || first + most > MOST_WANTED)
+    most = !most ? 1 : most < MOST_AT_ONCE ? most : MOST_AT_ONCE;
+    if (first + most > MOST_WANTED)
         return;
     for (; range; range = range->next)
         for (unsigned i = 0; i < range->n_pieces; i++)
