@@ -7,14 +7,16 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
+#include "policy/contexts/context.h"
 #include "policy/order/capture.h"
 
 struct ag_moment {
     atomic_flag taken;
     CUstreamCaptureMode mode; /* the thread's, from before */
+    unsigned generation;      /* of contexts, when that was last asked in it */
 };
 
-#define AG_MOMENT_INIT {ATOMIC_FLAG_INIT, 0}
+#define AG_MOMENT_INIT {.taken = ATOMIC_FLAG_INIT}
 
 static inline bool ag_moment_begin(struct ag_moment *moment)
 {
@@ -33,6 +35,16 @@ static inline void ag_moment_end(struct ag_moment *moment)
     ag_capture_restore(moment->mode);
     ag_capture_guard_leave();
     atomic_flag_clear_explicit(&moment->taken, memory_order_release);
+}
+
+/* In the moment: has a context ended since that was asked? Its events are gone then, and their
+ * names may be those of the program's. */
+static inline bool ag_moment_lost_events(struct ag_moment *moment)
+{
+    unsigned before = moment->generation;
+
+    moment->generation = atomic_load_explicit(&ag_context_generation, memory_order_acquire);
+    return moment->generation != before;
 }
 
 static inline void ag_moment_begin_child(struct ag_moment *moment)

@@ -12,6 +12,7 @@
 #include "policy/order/watch.h"
 #include "policy/paging/latch.h"
 #include "policy/paging/plan/prices.h"
+#include "policy/paging/plan/toll.h"
 #include "policy/paging/progress.h"
 #include "policy/paging/vmm.h"
 
@@ -25,8 +26,10 @@ static bool sees_all_work(void)
 static bool wait_for_idle(struct ag_context *context, uint64_t timeout_ns)
 {
     do {
-        if (ag_fence_wait_idle(context, timeout_ns))
+        if (ag_fence_wait_idle(context, timeout_ns)) {
+            ag_toll_at_idle();
             return true;
+        }
     } while (ag_progress_made());
     return false;
 }

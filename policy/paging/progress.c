@@ -6,81 +6,84 @@
 
 #include "interpose/core/base/clock.h"
 #include "interpose/core/driver/driver.h"
-#include "policy/contexts/context.h"
 #include "policy/paging/moment.h"
 
-#define EVENTS   64u     /* a bit for each */
-#define EVERY_NS 200000u /* two of them are so far apart at least */
+#define EVENTS   256u
+#define EVERY_NS 200000u  /* two of them are so far apart, but for launches that may take long */
+#define FULL_NS  5000000u /* and so far where the device has come past none */
 
 static struct {
     struct ag_moment moment;
     _Atomic uint64_t next_ns; /* relaxed: an event more or less is none of work's */
-    unsigned generation;      /* of contexts, when the events were made */
-    unsigned n_made;
-    uint64_t recorded; /* bits of those that the device had not come past */
-    CUevent events[EVENTS];
+    unsigned n_made, n_recorded;
+    struct {
+        CUevent event;
+        bool recorded; /* and the device has not been seen to have come past it */
+    } rows[EVENTS];
 } self = {.moment = AG_MOMENT_INIT};
 
 /* --- in a moment --- */
 
-/* Once a context has ended, its events are gone, and their names may be those of the program's. */
-static void forget_old(void)
+static void forget_lost(void)
 {
-    unsigned generation = atomic_load_explicit(&ag_context_generation, memory_order_acquire);
-
-    if (self.generation == generation)
-        return;
-    self.generation = generation;
-    self.n_made = 0;
-    self.recorded = 0;
+    if (ag_moment_lost_events(&self.moment))
+        self.n_made = self.n_recorded = 0;
 }
 
 /* An event whose context has failed counts as well, so that nobody waits for it. */
 static bool forget_reached(void)
 {
-    uint64_t before = self.recorded;
+    unsigned before = self.n_recorded;
 
-    for (unsigned i = 0; i < self.n_made; i++)
-        if (self.recorded >> i & 1 && ag_cu.cuEventQuery(self.events[i]) != CUDA_ERROR_NOT_READY)
-            self.recorded &= ~(UINT64_C(1) << i);
-    return self.recorded != before;
+    for (unsigned i = 0; i < self.n_made && self.n_recorded; i++) {
+        if (!self.rows[i].recorded ||
+            ag_cu.cuEventQuery(self.rows[i].event) == CUDA_ERROR_NOT_READY)
+            continue;
+        self.rows[i].recorded = false;
+        self.n_recorded--;
+    }
+    return self.n_recorded != before;
 }
 
-/* An event that is not recorded; EVENTS: there is none. */
-static unsigned find_event(void)
+/* A row whose event is not recorded; EVENTS: there is none. */
+static unsigned find_mark(void)
 {
     for (unsigned i = 0; i < self.n_made; i++)
-        if (!(self.recorded >> i & 1))
+        if (!self.rows[i].recorded)
             return i;
     if (self.n_made == EVENTS ||
-        ag_cu.cuEventCreate(&self.events[self.n_made], CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
+        ag_cu.cuEventCreate(&self.rows[self.n_made].event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
         return EVENTS;
+    self.rows[self.n_made].recorded = false;
     return self.n_made++;
 }
 
-static void record_there(CUstream stream)
+/* False: all events are recorded, and the device has come past none. */
+static bool record_there(CUstream stream)
 {
     unsigned i;
 
-    if (!~self.recorded)
-        (void)forget_reached();
-    i = find_event();
-    if (i < EVENTS && ag_cu.cuEventRecord(self.events[i], stream) == CUDA_SUCCESS)
-        self.recorded |= UINT64_C(1) << i;
+    if (self.n_recorded == EVENTS && !forget_reached())
+        return false;
+    i = find_mark();
+    if (i < EVENTS && ag_cu.cuEventRecord(self.rows[i].event, stream) == CUDA_SUCCESS) {
+        self.rows[i].recorded = true;
+        self.n_recorded++;
+    }
+    return true;
 }
 
 /* --- for all --- */
 
-void ag_progress_mark(CUstream stream)
+void ag_progress_mark(CUstream stream, bool is_slow)
 {
-    uint64_t now = ag_clock_ns();
+    uint64_t now = ag_clock_ns(), next = atomic_load_explicit(&self.next_ns, memory_order_relaxed);
 
-    if (now < atomic_load_explicit(&self.next_ns, memory_order_relaxed) ||
-        !ag_moment_begin(&self.moment))
+    if ((now < next && (!is_slow || next - now > EVERY_NS)) || !ag_moment_begin(&self.moment))
         return;
-    atomic_store_explicit(&self.next_ns, now + EVERY_NS, memory_order_relaxed);
-    forget_old();
-    record_there(stream);
+    forget_lost();
+    next = now + (record_there(stream) ? EVERY_NS : FULL_NS);
+    atomic_store_explicit(&self.next_ns, next, memory_order_relaxed);
     ag_moment_end(&self.moment);
 }
 
@@ -90,7 +93,7 @@ bool ag_progress_made(void)
 
     if (!ag_moment_begin(&self.moment))
         return false;
-    forget_old();
+    forget_lost();
     made = forget_reached();
     ag_moment_end(&self.moment);
     return made;
@@ -99,6 +102,5 @@ bool ag_progress_made(void)
 void ag_progress_begin_child(void)
 {
     ag_moment_begin_child(&self.moment);
-    self.n_made = 0;
-    self.recorded = 0;
+    self.n_made = self.n_recorded = 0;
 }

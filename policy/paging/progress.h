@@ -9,8 +9,9 @@
 #include "interpose/core/driver/abi.h"
 
 /* Called before the driver's launch on that stream, outside the latch, with no lock held, as long
- * as something may have to move. Now and then an event is recorded there. */
-void ag_progress_mark(CUstream stream);
+ * as something may have to move. Now and then an event is recorded there, and before each that
+ * `is_slow`. */
+void ag_progress_mark(CUstream stream, bool is_slow);
 /* Has the device come past such an event since it was last asked? Each counts once. */
 bool ag_progress_made(void);
 

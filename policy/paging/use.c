@@ -28,10 +28,11 @@
 #define IDLE_NS      50000000u   /* the device goes on within that time, or nobody waits for it */
 #define MOST_IDLE_NS 1000000000u /* likewise, however long its kernels are known to take */
 #define FIRST_REST   10000000u   /* nothing is tried for so long after it did not */
-#define MOST_WANTED  2048u       /* pieces of one launch */
-#define MOST_AT_ONCE 64u         /* pieces each way */
-#define AHEAD_PART   32u         /* of the device; what comes at once for launches to come */
-#define SPARE_PART   64u         /* of it, left free: both ways are busy from the first */
+#define SLOW_BYTES   ((size_t)4 << 20) /* a kernel may take long that uses so many of the host */
+#define MOST_WANTED  2048u             /* pieces of one launch */
+#define MOST_AT_ONCE 64u               /* pieces each way */
+#define AHEAD_PART   32u               /* of the device; what comes at once for launches to come */
+#define SPARE_PART   64u               /* of it, left free: both ways are busy from the first */
 
 /* What is about to be launched: a graph, or what names the memory of a kernel or a copy. */
 struct launched {
@@ -392,7 +393,7 @@ static void note_in_place(CUfunction function, uint64_t bytes)
     uint64_t ns;
 
     (void)ag_ranges_lock();
-    ns = ag_prices_crossing_ns(bytes) * ag_toll_of((uintptr_t)function) / 100;
+    ns = ag_prices_crossing_ns(bytes) * ag_toll_at_most((uintptr_t)function) / 100;
     if (ns > self.in_place_ns)
         self.in_place_ns = ns;
     ag_ranges_unlock();
@@ -489,6 +490,7 @@ static void use_launched(struct launched *launched)
     if (!launched->function || !used.in_place)
         return;
     note_in_place(launched->function, used.in_place);
+    ag_progress_mark(launched->stream, used.in_place >= SLOW_BYTES);
     ag_toll_before(launched->stream, (uintptr_t)launched->function, used.in_place);
 }
 
@@ -511,7 +513,7 @@ void ag_use_before_launch(const struct ag_launch *launch)
     launched.stream = stream_of(launch);
     ag_toll_go_on(launched.stream);
     if (ag_handles_any_on_host())
-        ag_progress_mark(launched.stream);
+        ag_progress_mark(launched.stream, false);
     ag_name_launch(&launched.names, launch);
     if (launched.names.n)
         use_launched(&launched);

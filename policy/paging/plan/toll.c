@@ -1,8 +1,9 @@
 /* Times kernels that use memory on the host: see toll.h.
  *
- * One launch is timed at a time: an event before it, and one after it, which is recorded when the
- * next work of that stream comes while the kernel still runs. Whatever the driver refuses, there is
- * no measurement then. */
+ * A launch is timed by an event before it, and one after it, which is recorded when the next work
+ * of that stream comes while the kernel still runs. Whatever the driver refuses, there is no
+ * measurement then. The program may be far ahead of the device: so many launches are under way, but
+ * one of each function, and of a function whose first one is, the price is not known but high. */
 #include "policy/paging/plan/toll.h"
 
 #include <stdatomic.h>
@@ -10,7 +11,6 @@
 
 #include "interpose/core/base/hash.h"
 #include "interpose/core/driver/driver.h"
-#include "policy/contexts/context.h"
 #include "policy/paging/moment.h"
 #include "policy/paging/plan/prices.h"
 #include "policy/paging/ranges.h"
@@ -19,25 +19,34 @@
 #define TIMED       3u                /* launches of each; the quickest counts */
 #define LEAST_BYTES ((size_t)4 << 20) /* what takes less may take longer for another reason */
 #define MOST        5000u
+#define USUAL       100u
+#define HIGH        400u /* more than a move takes */
 
 struct toll {
     uint64_t function;
     unsigned price, timed;
+    bool is_timed_now;
 };
 
 static struct toll tolls[FUNCTIONS]; /* under the lock of the ranges */
 
-/* The launch that is timed. */
-enum stage { NONE, RUNS, ENDS }; /* it may run; the event after it is recorded */
-static struct {
-    struct ag_moment moment;
-    _Atomic int stage;   /* an enum stage; changed by whoever has the moment */
-    unsigned generation; /* of contexts, when the events were made */
-    bool has_events;
+#define TIMINGS 32u
+
+/* A launch that is timed. */
+struct timing {
+    enum { FREE, RUNS, ENDS } stage; /* RUNS: it may; ENDS: the event after it is recorded */
     CUevent before, after;
     CUstream stream;
     uint64_t function;
     size_t bytes;
+};
+
+static struct {
+    struct ag_moment moment; /* whoever has it changes what follows */
+    _Atomic unsigned n_busy; /* timings that are not free; relaxed where it is asked early */
+    unsigned n_made, next;   /* timings with events; the one that is looked at next */
+    struct timing *running;  /* the one that may run */
+    struct timing timings[TIMINGS];
 } self = {.moment = AG_MOMENT_INIT};
 
 /* --- prices --- */
@@ -51,102 +60,171 @@ unsigned ag_toll_of(uint64_t function)
 {
     const struct toll *toll = place_of(function);
 
-    return function && toll->function == function && toll->timed ? toll->price : 100;
+    if (!function || toll->function != function)
+        return USUAL;
+    if (toll->timed)
+        return toll->price;
+    return toll->is_timed_now ? HIGH : USUAL;
 }
 
-static bool is_wanted(uint64_t function)
+unsigned ag_toll_at_most(uint64_t function)
 {
     const struct toll *toll = place_of(function);
+
+    return toll->function == function && toll->timed ? toll->price : MOST;
+}
+
+/* Is another launch of the function to be timed? It is from now on. */
+static bool begin_function(uint64_t function)
+{
+    struct toll *toll = place_of(function);
     bool wanted;
 
     (void)ag_ranges_lock();
-    wanted = toll->function != function || toll->timed < TIMED;
+    if (toll->function != function)
+        *toll = (struct toll){.function = function, .price = MOST};
+    wanted = !toll->is_timed_now && toll->timed < TIMED;
+    toll->is_timed_now |= wanted;
     ag_ranges_unlock();
     return wanted;
 }
 
-static void note_price(uint64_t function, uint64_t ns, size_t bytes)
+/* `price` is 0 where there was no measurement. */
+static void end_function(uint64_t function, uint64_t price)
 {
-    uint64_t crossing = ag_prices_crossing_ns(bytes), price = 100 * ns / (crossing ? crossing : 1);
     struct toll *toll = place_of(function);
 
-    price = price < 100 ? 100 : price < MOST ? price : MOST;
     (void)ag_ranges_lock();
-    if (toll->function != function)
-        *toll = (struct toll){.function = function, .price = MOST};
-    if (price < toll->price)
-        toll->price = (unsigned)price;
-    toll->timed++;
+    if (toll->function == function) {
+        toll->is_timed_now = false;
+        toll->timed += price != 0;
+        if (price && price < toll->price)
+            toll->price = (unsigned)price;
+    }
     ag_ranges_unlock();
 }
 
-/* --- one launch; by whoever has the moment --- */
-
-/* Once a context has ended, its events are gone, and their names may be those of the program's. */
-static bool has_events(void)
+static uint64_t crossings_of(uint64_t ns, size_t bytes)
 {
-    unsigned generation = atomic_load_explicit(&ag_context_generation, memory_order_acquire);
+    uint64_t crossing = ag_prices_crossing_ns(bytes), price = 100 * ns / (crossing ? crossing : 1);
 
-    if (self.has_events && self.generation == generation)
-        return true;
-    self.has_events = false;
-    self.stage = NONE;
-    self.generation = generation;
-    if (!ag_cu.cuEventElapsedTime || ag_cu.cuEventCreate(&self.before, 0) != CUDA_SUCCESS)
-        return false;
-    self.has_events = ag_cu.cuEventCreate(&self.after, 0) == CUDA_SUCCESS;
-    if (!self.has_events)
-        (void)ag_cu.cuEventDestroy_v2(self.before);
-    return self.has_events;
+    return price < USUAL ? USUAL : price < MOST ? price : MOST;
 }
 
-static void look_whether_ended(void)
+/* --- launches that are timed; in the moment --- */
+
+static void end_timing(struct timing *timing, uint64_t price)
 {
-    CUresult result = ag_cu.cuEventQuery(self.after);
+    end_function(timing->function, price);
+    timing->stage = FREE;
+    if (timing == self.running)
+        self.running = NULL;
+    atomic_fetch_sub_explicit(&self.n_busy, 1, memory_order_relaxed);
+}
+
+static void end_lost(void)
+{
+    if (!ag_moment_lost_events(&self.moment))
+        return;
+    for (unsigned i = 0; i < self.n_made; i++)
+        if (self.timings[i].stage != FREE)
+            end_timing(&self.timings[i], 0);
+    self.n_made = 0;
+}
+
+/* One with events that is free; NULL: there is none. */
+static struct timing *free_timing(void)
+{
+    struct timing *timing = self.timings;
+
+    while (timing < self.timings + self.n_made && timing->stage != FREE)
+        timing++;
+    if (timing < self.timings + self.n_made)
+        return timing;
+    if (self.n_made == TIMINGS || !ag_cu.cuEventElapsedTime ||
+        ag_cu.cuEventCreate(&timing->before, 0) != CUDA_SUCCESS)
+        return NULL;
+    if (ag_cu.cuEventCreate(&timing->after, 0) != CUDA_SUCCESS) {
+        (void)ag_cu.cuEventDestroy_v2(timing->before);
+        return NULL;
+    }
+    self.n_made++;
+    return timing;
+}
+
+static void look_whether_ended(struct timing *timing)
+{
+    CUresult result = ag_cu.cuEventQuery(timing->after);
     float ms;
 
     if (result == CUDA_ERROR_NOT_READY)
         return;
-    self.stage = NONE;
     if (result == CUDA_SUCCESS &&
-        ag_cu.cuEventElapsedTime(&ms, self.before, self.after) == CUDA_SUCCESS && ms > 0)
-        note_price(self.function, (uint64_t)((double)ms * 1e6), self.bytes);
+        ag_cu.cuEventElapsedTime(&ms, timing->before, timing->after) == CUDA_SUCCESS && ms > 0)
+        end_timing(timing, crossings_of((uint64_t)((double)ms * 1e6), timing->bytes));
+    else
+        end_timing(timing, 0);
 }
 
 /* Where the kernel has ended already, nobody knows when. */
-static void end_timing(CUstream stream)
+static void record_after(struct timing *timing)
 {
-    bool runs = ag_cu.cuStreamQuery(stream) == CUDA_ERROR_NOT_READY;
+    bool runs = ag_cu.cuStreamQuery(timing->stream) == CUDA_ERROR_NOT_READY;
 
-    self.stage = runs && ag_cu.cuEventRecord(self.after, stream) == CUDA_SUCCESS ? ENDS : NONE;
-}
-
-static void go_on(CUstream stream)
-{
-    if (self.stage == ENDS)
-        look_whether_ended();
-    else if (self.stage == RUNS && self.stream == stream)
-        end_timing(stream);
+    if (runs && ag_cu.cuEventRecord(timing->after, timing->stream) == CUDA_SUCCESS)
+        timing->stage = ENDS;
+    else
+        end_timing(timing, 0);
+    self.running = NULL;
 }
 
 static void begin_timing(CUstream stream, uint64_t function, size_t bytes)
 {
-    if (ag_cu.cuEventRecord(self.before, stream) != CUDA_SUCCESS)
+    struct timing *timing;
+
+    if (!begin_function(function))
         return;
-    self.stage = RUNS;
-    self.stream = stream;
-    self.function = function;
-    self.bytes = bytes;
+    timing = free_timing();
+    if (!timing || ag_cu.cuEventRecord(timing->before, stream) != CUDA_SUCCESS) {
+        end_function(function, 0);
+        return;
+    }
+    *timing = (struct timing){.stage = RUNS,
+                              .before = timing->before,
+                              .after = timing->after,
+                              .stream = stream,
+                              .function = function,
+                              .bytes = bytes};
+    self.running = timing;
+    atomic_fetch_add_explicit(&self.n_busy, 1, memory_order_relaxed);
+}
+
+/* One of them at a launch, so that this takes no time. */
+static void look_at_next(void)
+{
+    struct timing *timing = &self.timings[self.next++ % self.n_made];
+
+    if (timing->stage == ENDS)
+        look_whether_ended(timing);
+}
+
+/* --- for all --- */
+
+/* Is anything timed? A launch that sees it late is not the end of a timing, or one later. */
+static bool is_busy(void)
+{
+    return atomic_load_explicit(&self.n_busy, memory_order_relaxed);
 }
 
 void ag_toll_go_on(CUstream stream)
 {
-    /* Relaxed: a launch that sees it late is not timed, or ends one later. */
-    if (atomic_load_explicit(&self.stage, memory_order_relaxed) == NONE ||
-        !ag_moment_begin(&self.moment))
+    if (!is_busy() || !ag_moment_begin(&self.moment))
         return;
-    if (has_events())
-        go_on(stream);
+    end_lost();
+    if (self.running && self.running->stream == stream)
+        record_after(self.running);
+    if (self.n_made)
+        look_at_next();
     ag_moment_end(&self.moment);
 }
 
@@ -154,13 +232,32 @@ void ag_toll_before(CUstream stream, uint64_t function, size_t bytes)
 {
     if (bytes < LEAST_BYTES || !ag_moment_begin(&self.moment))
         return;
-    if (has_events() && self.stage == NONE && is_wanted(function))
-        begin_timing(stream, function, bytes);
+    end_lost();
+    if (self.running) /* of a stream that had no work since */
+        end_timing(self.running, 0);
+    begin_timing(stream, function, bytes);
+    ag_moment_end(&self.moment);
+}
+
+void ag_toll_at_idle(void)
+{
+    if (!is_busy() || !ag_moment_begin(&self.moment))
+        return;
+    end_lost();
+    for (unsigned i = 0; i < self.n_made; i++)
+        if (self.timings[i].stage == ENDS)
+            look_whether_ended(&self.timings[i]);
     ag_moment_end(&self.moment);
 }
 
 void ag_toll_begin_child(void)
 {
-    self.has_events = false;
+    self.n_made = 0;
+    self.running = NULL;
+    atomic_store(&self.n_busy, 0);
+    for (unsigned i = 0; i < TIMINGS; i++)
+        self.timings[i].stage = FREE;
+    for (unsigned i = 0; i < FUNCTIONS; i++)
+        tolls[i].is_timed_now = false;
     ag_moment_begin_child(&self.moment);
 }

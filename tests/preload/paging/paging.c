@@ -504,10 +504,10 @@ static uint32_t end_turns(const CUdeviceptr *p, const unsigned *often)
 }
 
 /* As a product of matrices would on memory of the host: many times as long as that takes to cross
- * the bus. */
+ * the bus, which here is what a copy takes on a busy machine. */
 static void touch_slowly(const struct sim_kernel_call *call)
 {
-    sim_kernel_spend(10000000);
+    sim_kernel_spend(10000000000);
     touch(call);
 }
 

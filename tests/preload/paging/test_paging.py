@@ -159,10 +159,16 @@ class Answers(Case):
         self.assertTrue(512 - 128 <= pieces <= 1.1 * (512 - 120), pieces)
         self.assertEqual(pressure[1]['in_place_bytes'], pressure[0]['in_place_bytes'])
 
+    def test_slow_for_the_first_time(self):
+        """While a function is timed for the first time, other launches of it do not use memory of the host. (65 pieces are
+        filled there, and each of them would be used once.)"""
+        pressure = self.pressure_of('slow', '1', sched='reluctant')
+        self.assertGreaterEqual(pressure['moved_in_bytes'], 4 * 8 * 2 ** 21)
+        self.assertLess(pressure['in_place_bytes'], (65 + 5 * 8) * 2 ** 21)
+
     def test_a_long_queue(self):
         """A device that has much to do becomes idle later than in 50 ms, and is waited for."""
         pressure = self.pressure_of('queue', sched='reluctant')
-        self.assertEqual(pressure['moves_in_vain'], 0)
         self.assertGreaterEqual(pressure['moved_in_bytes'], 8 * 2 ** 21)
 
     def pressure_of(self, *command, sched='eager', **more):
