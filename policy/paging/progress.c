@@ -6,6 +6,7 @@
 
 #include "interpose/core/base/clock.h"
 #include "interpose/core/driver/driver.h"
+#include "policy/contexts/context.h"
 #include "policy/paging/moment.h"
 
 #define EVENTS   256u
@@ -59,14 +60,14 @@ static unsigned find_mark(void)
 }
 
 /* False: all events are recorded, and the device has come past none. */
-static bool record_there(CUstream stream)
+static bool record_there(const struct ag_context *context)
 {
     unsigned i;
 
     if (self.n_recorded == EVENTS && !forget_reached())
         return false;
     i = find_mark();
-    if (i < EVENTS && ag_cu.cuEventRecord(self.rows[i].event, stream) == CUDA_SUCCESS) {
+    if (i < EVENTS && ag_cu.cuCtxRecordEvent(context->handle, self.rows[i].event) == CUDA_SUCCESS) {
         self.rows[i].recorded = true;
         self.n_recorded++;
     }
@@ -75,14 +76,15 @@ static bool record_there(CUstream stream)
 
 /* --- for all --- */
 
-void ag_progress_mark(CUstream stream, bool is_slow)
+void ag_progress_mark(const struct ag_context *context, bool is_slow)
 {
     uint64_t now = ag_clock_ns(), next = atomic_load_explicit(&self.next_ns, memory_order_relaxed);
 
-    if ((now < next && (!is_slow || next - now > EVERY_NS)) || !ag_moment_begin(&self.moment))
+    if (!context->device->has_fences || (now < next && (!is_slow || next - now > EVERY_NS)) ||
+        !ag_moment_begin(&self.moment))
         return;
     forget_lost();
-    next = now + (record_there(stream) ? EVERY_NS : FULL_NS);
+    next = now + (record_there(context) ? EVERY_NS : FULL_NS);
     atomic_store_explicit(&self.next_ns, next, memory_order_relaxed);
     ag_moment_end(&self.moment);
 }

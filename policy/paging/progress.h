@@ -6,12 +6,13 @@
 
 #include <stdbool.h>
 
-#include "interpose/core/driver/abi.h"
+struct ag_context;
 
-/* Called before the driver's launch on that stream, outside the latch, with no lock held, as long
- * as something may have to move. Now and then an event is recorded there, and before each that
- * `is_slow`. */
-void ag_progress_mark(CUstream stream, bool is_slow);
+/* Called before the driver's launch in that context, which is current, outside the latch, with no
+ * lock held, as long as something may have to move. Now and then an event of all its work is
+ * recorded, and before each launch that `is_slow`. It is in no stream: one whose launch the driver
+ * refuses is as idle as it was. */
+void ag_progress_mark(const struct ag_context *context, bool is_slow);
 /* Has the device come past such an event since it was last asked? Each counts once. */
 bool ag_progress_made(void);
 

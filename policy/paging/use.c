@@ -481,6 +481,7 @@ static void use_launched(struct launched *launched)
 
     if (!context || !ag_handles_any_on_host())
         return;
+    ag_progress_mark(context, false);
     launched->has_room = uses_memory_of_host(launched) &&
                          ag_handles_has_room(context->device, ag_ranges_piece_bytes());
     used = log_uses(launched);
@@ -490,7 +491,7 @@ static void use_launched(struct launched *launched)
     if (!launched->function || !used.in_place)
         return;
     note_in_place(launched->function, used.in_place);
-    ag_progress_mark(launched->stream, used.in_place >= SLOW_BYTES);
+    ag_progress_mark(context, used.in_place >= SLOW_BYTES);
     ag_toll_before(launched->stream, (uintptr_t)launched->function, used.in_place);
 }
 
@@ -512,8 +513,6 @@ void ag_use_before_launch(const struct ag_launch *launch)
     launched.function = launch->function;
     launched.stream = stream_of(launch);
     ag_toll_go_on(launched.stream);
-    if (ag_handles_any_on_host())
-        ag_progress_mark(launched.stream, false);
     ag_name_launch(&launched.names, launch);
     if (launched.names.n)
         use_launched(&launched);

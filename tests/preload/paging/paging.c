@@ -19,6 +19,7 @@
  *     paging queue       kernels that are under way for long when others use what lies elsewhere
  *     paging pool N K    N passes over the parts of a block of a GiB, of 16 MiB each, K kernels on
  *                        each in turn
+ *     paging refused     a stream that has nothing to do is asked after a launch that is refused
  *     paging small N K   N passes over 128 blocks of 2 MiB, K kernels on each in turn
  *     paging graphs N K  the same by launches of graphs of K kernels, the first block's of which is
  *                        updated to be the last one's, and back
@@ -555,6 +556,25 @@ static void queue(void)
     say("wrong: %u", end_turns(p, often));
 }
 
+static void refused(void)
+{
+    CUdeviceptr p[TURN_BLOCKS];
+    CUfunction function = touch_function();
+    unsigned often[TURN_BLOCKS] = {0};
+    CUstream stream;
+
+    begin_turns(p);
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    touch_often(function, p[0], ++often[0], stream);
+    OK(cuCtxSynchronize());
+    usleep(1000); /* late enough to be marked */
+    SAY_CODE("no threads",
+             cuLaunchKernel(function, 1, 1, 1, 0, 1, 1, 0, stream, (void *[]){&p[0]}, NULL));
+    SAY_CODE("idle", cuStreamQuery(stream));
+    OK(cuStreamDestroy(stream));
+    say("wrong: %u", end_turns(p, often));
+}
+
 #define PARTS 64u
 
 /* As an allocator of the program's own divides memory that it has in one piece. */
@@ -787,6 +807,8 @@ int main(int argc, char **argv)
         turns(function_of("touch_slowly", touch_slowly), (unsigned)atoi(argv[2]), 1, IN_TURN);
     else if (!strcmp(what, "queue"))
         queue();
+    else if (!strcmp(what, "refused"))
+        refused();
     else if (!strcmp(what, "pool") && argc > 3)
         pool((unsigned)atoi(argv[2]), (unsigned)atoi(argv[3]));
     else if (!strcmp(what, "small") && argc > 3)

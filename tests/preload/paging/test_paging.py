@@ -151,6 +151,11 @@ class Answers(Case):
         self.assertLess(2 * moves, pieces)
         self.assertLess(pieces, 6 * 80)  # and none of them for nothing
 
+    def test_a_refused_launch(self):
+        """It leaves nothing in its stream, which is as idle as before."""
+        for _, result in self.same([COMMAND, 'refused'], [dict(TURNS, SIM_SCHED='adversarial')], seeds=SEEDS):
+            self.assertGreater(result.report()['pressure']['movable_on_host'], 0)
+
     def test_a_pool_of_the_program(self):
         """Parts of a block of a GiB come and go as blocks of their own do: of 512 pieces in turn all that have no room, 120
         or more of which there is. (Taken for used as a whole, it stayed where it was, and each launch tried in vain.)"""
