@@ -315,6 +315,8 @@ static void compare_all(struct comparison *it)
                    (double)a->pinned_bytes.current, (double)b->pinned_bytes.current);
     add_comparison(it, "pinned", "most bytes of pinned memory kept", UNIT_BYTES, WHOLE_LEVEL,
                    (double)a->pinned_bytes.peak, (double)b->pinned_bytes.peak);
+    add_comparison(it, "pressure", "a GiB each way, in the fastest batch of moves", UNIT_NS,
+                   WHOLE_TIME, (double)a->bus_gib_ns, (double)b->bus_gib_ns);
     add_comparison(it, "frees", "most bytes pending", UNIT_BYTES, WHOLE_LEVEL,
                    (double)a->pending_bytes.peak, (double)b->pending_bytes.peak);
     compare_graphs(it);

@@ -433,6 +433,28 @@ static void add_frees(struct ag_text *text, const struct job *job)
     html_card_end(text);
 }
 
+/* How far moves were from what the bus alone would take. */
+static void add_moves(struct ag_text *text, const struct job *job)
+{
+    struct ag_sum_moves sums = ag_sum_moves(job->total.stats);
+    const struct {
+        const char *label;
+        uint64_t ns;
+    } rows[] = {{"copies", sums.copy_ns},
+                {"mapping", sums.map_ns},
+                {"waiting for the device", sums.wait_ns},
+                {"the rest", sums.rest_ns},
+                {"the bus alone, as fast as it was once", sums.least_ns}};
+
+    if (!sums.least_ns)
+        return;
+    html_bars_begin(text, "What moving memory took", "part", "time");
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        html_bar(text, "c2", rows[i].label, UNIT_NS, (double)rows[i].ns, (double)sums.ns,
+                 (double)sums.ns);
+    html_bars_end(text);
+}
+
 static void add_cache_and_pressure(struct ag_text *text, const struct job *job)
 {
     static const char *const groups[][2] = {
@@ -459,6 +481,8 @@ static void add_cache_and_pressure(struct ag_text *text, const struct job *job)
             html_card_begin(text, false, "Cache, managed memory and pressure", NULL);
         any = true;
         add_list(text, job, groups[i][0], groups[i][1]);
+        if (!strcmp(groups[i][0], "pressure"))
+            add_moves(text, job);
     }
     if (any)
         html_card_end(text);

@@ -265,6 +265,8 @@ static void sum_counters(struct ag_stats *sum, const struct ag_stats *stats)
     keep_larger(&sum->slab_bytes.peak, stats->slab_bytes.peak);
     sum->pinned_bytes.current += stats->pinned_bytes.current;
     keep_larger(&sum->pinned_bytes.peak, stats->pinned_bytes.peak);
+    if (stats->bus_gib_ns && (!sum->bus_gib_ns || stats->bus_gib_ns < sum->bus_gib_ns))
+        sum->bus_gib_ns = stats->bus_gib_ns;
     sum->own_graphs.current += stats->own_graphs.current;
     keep_larger(&sum->own_graphs.peak, stats->own_graphs.peak);
     for (unsigned i = 0; i < AG_STATS_DEVICES; i++) {

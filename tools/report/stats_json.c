@@ -565,6 +565,7 @@ static void read_report(struct reader *reader, const json_t *root, struct ag_mom
         read_count(reader, part(reader, root, "pinned"), "held_bytes");
     reader->stats->pinned_bytes.peak =
         read_count(reader, part(reader, root, "pinned"), "peak_bytes");
+    reader->stats->bus_gib_ns = read_count(reader, part(reader, root, "pressure"), "bus_gib_ns");
 }
 
 /* ---- who held memory, and who waited ------------------------------------------------------- */

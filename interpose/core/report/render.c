@@ -391,6 +391,16 @@ static void json_frees(struct ag_emitter *json, const struct view *view)
     ag_render_object_json(json, view->stats, 0, "pool", "pool");
 }
 
+static void json_pressure(struct ag_emitter *json, const struct view *view)
+{
+    ag_emit_line(json, 0);
+    ag_emit_object(json, "pressure");
+    ag_render_group_json(json, view->stats, "pressure");
+    ag_emit_number(json, "bus_gib_ns", ag_relaxed(&view->stats->bus_gib_ns));
+    ag_emit_number(json, "move_least_ns", ag_sum_moves(view->stats).least_ns);
+    ag_emit_end(json);
+}
+
 static void json_warnings(struct ag_emitter *json, const struct view *view)
 {
     ag_emit_line(json, 0);
@@ -403,8 +413,8 @@ static void json_warnings(struct ag_emitter *json, const struct view *view)
 void ag_render_json(struct ag_text *text, const struct ag_stats *stats,
                     const struct ag_moment *moment, const struct ag_holders_view *holders)
 {
-    static const char *const groups[] = {"managed", "pressure", "injected", "copies", "async",
-                                         "ipc",     "api",      "trace",    "waiting"};
+    static const char *const groups[] = {"injected", "copies", "async",  "ipc",
+                                         "api",      "trace",  "waiting"};
     const struct view it = {text, stats, moment}, *view = &it;
     struct ag_emitter emitter = {.text = text}, *json = &emitter;
 
@@ -419,6 +429,8 @@ void ag_render_json(struct ag_text *text, const struct ag_stats *stats,
     json_coverage(json, view);
     json_devices(json, view);
     json_frees(json, view);
+    ag_render_object_json(json, stats, 0, "managed", "managed");
+    json_pressure(json, view);
     for (size_t i = 0; i < sizeof(groups) / sizeof(groups[0]); i++)
         ag_render_object_json(json, stats, 0, groups[i], groups[i]);
     ag_render_guard_json(json, stats);
@@ -647,6 +659,25 @@ static void text_pool_made(const struct view *view)
             made == 1 ? "a pool was made" : "pools were made", after);
 }
 
+/* How far moves were from what the bus alone would take. */
+static void text_moves(const struct view *view)
+{
+    struct ag_sum_moves sums = ag_sum_moves(view->stats);
+    char all[32], copies[32], maps[32], waits[32], rest[32], least[32], gib[32];
+
+    if (!sums.least_ns)
+        return;
+    ADD(view, "    moving took %s: copies %s, mapping %s, waiting for the device %s, the rest %s\n",
+        ag_text_duration(all, sizeof(all), (double)sums.ns),
+        ag_text_duration(copies, sizeof(copies), (double)sums.copy_ns),
+        ag_text_duration(maps, sizeof(maps), (double)sums.map_ns),
+        ag_text_duration(waits, sizeof(waits), (double)sums.wait_ns),
+        ag_text_duration(rest, sizeof(rest), (double)sums.rest_ns));
+    ADD(view, "    the bus alone takes %s for it, as fast as it was once (%s a GiB, both ways)\n",
+        ag_text_duration(least, sizeof(least), (double)sums.least_ns),
+        ag_text_duration(gib, sizeof(gib), (double)ag_relaxed(&view->stats->bus_gib_ns)));
+}
+
 static void text_title(const struct view *view)
 {
     const struct ag_stats_head *head = &view->stats->head;
@@ -719,6 +750,7 @@ void ag_render_text(struct ag_text *text, const struct ag_stats *stats,
     text_pool_made(view);
     text_group(view, "managed", "managed memory");
     text_group(view, "pressure", "want of memory");
+    text_moves(view);
     text_group(view, "copies", "copies of pageable memory");
     text_group(view, "injected", "calls that rules failed");
     text_group(view, "guard", "guards of blocks");

@@ -224,6 +224,7 @@ struct ag_stats {
     struct ag_level pinned_bytes; /* freed, and kept */
     struct ag_own_graph_stats own_graph_devices[AG_STATS_DEVICES];
     _Atomic uint64_t cached_peak; /* most bytes in one context's cache */
+    _Atomic uint64_t bus_gib_ns;  /* a GiB each way, in the fastest batch of moves; 0: none */
     _Atomic uint32_t n_marks;
     struct ag_mark_stats marks[AG_MARKS];
     _Atomic uint64_t eager_ns, replayed_ns; /* medians of the last comparison of the profit guard */

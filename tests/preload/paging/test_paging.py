@@ -142,6 +142,15 @@ class Answers(Case):
             least = least_moved_in(names, capacity=7)
             self.assertLessEqual((moved[1] - moved[0]) / 6, 1.15 * least * 16 * 2 ** 20, names)
 
+    def test_how_far_from_the_bus(self):
+        """What moving took is told beside what the bus alone takes for as many bytes, which is no more than the copies."""
+        pressure = self.pressure_of('turns', '4', '20')
+        self.assertGreater(pressure['bus_gib_ns'], 0)
+        self.assertEqual(pressure['move_least_ns'], max(pressure['moved_in_bytes'], pressure['moved_out_bytes'])
+                         * pressure['bus_gib_ns'] // 2 ** 30)
+        self.assertLessEqual(pressure['move_least_ns'], pressure['move_copy_ns'])
+        self.assertLessEqual(pressure['move_copy_ns'] + pressure['move_map_ns'], pressure['move_ns'])
+
     def test_comes_before_its_launch(self):
         """What is foretold comes together: in fewer than half as many moves as there are pieces that come."""
         pressure = [self.pressure_of('small', passes, '3') for passes in ('4', '10')]
@@ -189,7 +198,7 @@ class Answers(Case):
     def test_used_once_in_place(self):
         result = preloaded([COMMAND, 'turns', '4', '1'], dict(TURNS, SIM_SCHED='eager'))
         pressure = result.report()['pressure']
-        self.assertEqual((pressure['moves'], pressure['moved_in_bytes']), (0, 0))
+        self.assertEqual([pressure[key] for key in ('moves', 'moved_in_bytes', 'bus_gib_ns', 'move_least_ns')], [0] * 4)
         self.assertGreater(pressure['in_place_bytes'], 4 * 60 * 2 ** 21)
 
     def test_copies_and_fills(self):

@@ -166,6 +166,30 @@ static void shows_every_counter(void)
     }
 }
 
+/* 3 s, of which the bus alone needs 2.5 GiB at half a second each. */
+static void says_how_far_moves_were_from_the_bus(void)
+{
+    const char *text;
+
+    ag_live_reset();
+    has_not(report(ag_render_text), "moving took");
+    has(report(ag_render_json), "\"bus_gib_ns\":0,\"move_least_ns\":0}");
+    ag_stats_add(AG_STAT_PAGE_IN, 5ull << 29);
+    ag_stats_add(AG_STAT_PAGE_OUT, 1ull << 30);
+    ag_stats_add(AG_STAT_PAGE_WAIT_NS, 100000000);
+    ag_stats_add(AG_STAT_PAGE_NS, 2900000000);
+    ag_stats_add(AG_STAT_PAGE_COPY_NS, 2000000000);
+    ag_stats_add(AG_STAT_PAGE_MAP_NS, 500000000);
+    ag_stats.bus_gib_ns = 500000000;
+    text = report(ag_render_text);
+    has(text, "    moving took 3.00 s: copies 2.00 s, mapping 500.00 ms, waiting for the device "
+              "100.00 ms, the rest 400.00 ms\n");
+    has(text,
+        "    the bus alone takes 1.25 s for it, as fast as it was once (500.00 ms a GiB, both "
+        "ways)\n");
+    has(report(ag_render_json), "\"bus_gib_ns\":500000000,\"move_least_ns\":1250000000}");
+}
+
 int main(void)
 {
     says_nothing_when_off();
@@ -173,5 +197,6 @@ int main(void)
     shows_shares();
     warns();
     shows_every_counter();
+    says_how_far_moves_were_from_the_bus();
     return 0;
 }

@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "interpose/core/base/relaxed.h"
 #include "interpose/core/report/live/live.h"
 
 struct ag_sum_frees ag_sum_frees(const struct ag_stats *stats)
@@ -82,5 +83,24 @@ struct ag_sum_left ag_sum_left(const struct ag_stats *stats)
             sums.bytes += ag_live_of(stats, row, place);
         }
     }
+    return sums;
+}
+
+struct ag_sum_moves ag_sum_moves(const struct ag_stats *stats)
+{
+    uint64_t in = ag_stats_counter_of(stats, AG_STAT_PAGE_IN);
+    uint64_t out = ag_stats_counter_of(stats, AG_STAT_PAGE_OUT);
+    uint64_t moving = ag_stats_counter_of(stats, AG_STAT_PAGE_NS);
+    struct ag_sum_moves sums = {
+        .copy_ns = ag_stats_counter_of(stats, AG_STAT_PAGE_COPY_NS),
+        .map_ns = ag_stats_counter_of(stats, AG_STAT_PAGE_MAP_NS),
+        .wait_ns = ag_stats_counter_of(stats, AG_STAT_PAGE_WAIT_NS),
+    };
+
+    sums.ns = moving + sums.wait_ns;
+    if (moving > sums.copy_ns + sums.map_ns)
+        sums.rest_ns = moving - sums.copy_ns - sums.map_ns;
+    sums.least_ns = (uint64_t)((double)(in > out ? in : out) / (double)(1u << 30) *
+                               (double)ag_relaxed(&stats->bus_gib_ns));
     return sums;
 }
