@@ -6,6 +6,7 @@
 #include "policy/contexts/context.h"
 #include "policy/contexts/enter.h"
 #include "policy/order/capture.h"
+#include "policy/paging/sites.h"
 
 /* What the driver says of our pool on the device. Of a capture nothing is asked. */
 static void ask_pool_levels_of(struct ag_device *device, struct ag_held_failure *failure)
@@ -51,6 +52,15 @@ static void trace_stack(enum ag_held_kind kind, uint64_t address, int device, ui
                                               .code = (uint16_t)row});
 }
 
+static void note_block(enum ag_held_kind kind, uint64_t address, size_t bytes,
+                       const struct ag_context *owner, int device)
+{
+    uint32_t row = ag_holders_add(kind, address, bytes, owner, device);
+
+    trace_stack(kind, address, device, row);
+    ag_site_set(address, bytes, row);
+}
+
 void ag_held_note(CUresult result, enum ag_held_kind kind, uint64_t address, size_t bytes,
                   const struct ag_device *device)
 {
@@ -64,9 +74,7 @@ void ag_held_note(CUresult result, enum ag_held_kind kind, uint64_t address, siz
         device = context->device;
     ordinal = device ? device->ordinal : -1;
     if (result == CUDA_SUCCESS)
-        trace_stack(
-            kind, address, ordinal,
-            ag_holders_add(kind, address, bytes, kind == AG_HELD_POOL ? NULL : context, ordinal));
+        note_block(kind, address, bytes, kind == AG_HELD_POOL ? NULL : context, ordinal);
     else
         note_failure(kind, bytes, context ? context->device : NULL);
 }

@@ -14,6 +14,7 @@
 #include "policy/paging/plan/prices.h"
 #include "policy/paging/plan/toll.h"
 #include "policy/paging/progress.h"
+#include "policy/paging/sites.h"
 #include "policy/paging/vmm.h"
 
 /* Streams are watched as long as all work comes by our hooks, and there is one context only. */
@@ -141,11 +142,6 @@ static bool map_back(const struct ag_move *move)
     return false;
 }
 
-static void count_move(const struct ag_handle *to)
-{
-    ag_stats_add(to->on_device ? AG_STAT_PAGE_IN : AG_STAT_PAGE_OUT, to->size);
-}
-
 static bool remap(struct ag_move *move)
 {
     CUdeviceptr address = move->range->address + move->piece->offset;
@@ -155,9 +151,9 @@ static bool remap(struct ag_move *move)
         return false;
     if (map_to(move->range, move->piece, move->to) != CUDA_SUCCESS && !map_back(move))
         return false;
-    count_move(move->to);
     (void)ag_ranges_lock(); /* launches of other threads look at it */
     move->piece->handle = move->to;
+    ag_site_count(move->range, move->to->on_device ? AG_HELD_CAME : AG_HELD_WENT, move->to->size);
     ag_ranges_unlock();
     move->to = NULL;
     ag_handle_put(from);

@@ -75,6 +75,10 @@ struct ag_movable {
     uint64_t n_given; /* addresses that kernels were given so far; this and below of extents.c */
     unsigned epoch;
     size_t largest_part; /* in pieces */
+    /* Who allocated it, of sites.c, under the lock: 1 + the row of the stack, or 0; what that asked
+     * for. */
+    uint32_t site;
+    uint64_t asked_bytes;
     struct ag_movable *next, *previous;
 };
 

@@ -24,6 +24,7 @@
 #include "policy/paging/plan/toll.h"
 #include "policy/paging/progress.h"
 #include "policy/paging/rest.h"
+#include "policy/paging/sites.h"
 
 #define IDLE_NS      50000000u   /* the device goes on within that time, or nobody waits for it */
 #define MOST_IDLE_NS 1000000000u /* likewise, however long its kernels are known to take */
@@ -87,7 +88,7 @@ static bool use_piece(const struct launched *launched, const struct ag_movable *
         piece->comes = on_host && !range->pinned &&
                        ag_place_comes(piece, launched->has_room || ag_prices_worth_moving(price));
         if (on_host && !piece->comes)
-            ag_stats_add(AG_STAT_PAGE_IN_PLACE, uses * piece->size);
+            ag_site_count(range, AG_HELD_IN_PLACE, uses * piece->size);
     }
     return piece->comes && on_host;
 }

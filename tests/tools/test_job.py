@@ -141,6 +141,29 @@ class One(JobTest):
             path = self.write("a.json", sample(holders=held | {"stacks": stacks(*wrong)}))
             self.assertIn("number is not of one stack alone", allograft("report", "--json", path).stderr.replace('"', ""))
 
+    def test_whose_memory_moved(self):
+        count = {"bytes": 8, "blocks": 1}
+        def stack(number, **moved):
+            return {"number": number, "kind": "device", "device": 0, "cut": False, "live": {"bytes": 0, "blocks": 0}, "ever": count,
+                    "peak": count, "frames": [{"function": f"f{number}", "file": "a.py", "line": 1}], **moved}
+        def moved(came, went, in_place):
+            return {"moved": {"in_bytes": came, "out_bytes": went, "in_place_bytes": in_place}}
+        stacks = [stack(0), stack(1, **moved(1 << 20, 2 << 20, 3 << 20)), stack(2, **moved(0, 0, 7 << 20))]
+        holders = {"most_frames": 16, "sample_bytes": 0, "without_stack": 0, "taken": 0, "taking_ns": 0, "modules": [], "peaks": [],
+                   "stacks": stacks}
+        path = self.write("a.json", sample(holders=holders))
+        again = self.read("report", "--json", path)
+        self.assertEqual(again["holders"], holders)
+        self.assertEqual(problems(again, read_schema(), closed=True), [])
+        self.assertIn("  whose memory moved: 1.00 MiB to the device, 2.00 MiB to the host, 10.00 MiB used there, from 2 stacks\n"
+                      "    0 B to the device, 0 B to the host, 7.00 MiB used there, device 0\n"
+                      "      f2 at a.py:1 (Python)\n"
+                      "    1.00 MiB to the device, 2.00 MiB to the host, 3.00 MiB used there, device 0\n"
+                      "      f1 at a.py:1 (Python)\n", self.shown("report", path))
+        holders.update(sample_bytes=512, stacks=stacks[:2])
+        self.assertIn("    ~1.00 MiB to the device, ~2.00 MiB to the host, ~3.00 MiB used there, device 0\n",
+                      self.shown("report", self.write("a.json", sample(holders=holders))))
+
     def test_knows_why_nothing_was_redirected(self):
         path = self.write("a.json", sample(coverage__redirecting=False,
                                            warnings=["nothing was redirected: a reason"]))
@@ -594,6 +617,13 @@ class Page(JobTest):
         self.assertIn("Stacks, those that held most at the peak first", page.text)
         self.assertIn("memory at the peak allocated inner", page.text)
         self.assertIn("300 B 300 B", page.text)
+        holders["stacks"][0]["moved"] = {"in_bytes": 50, "out_bytes": 60, "in_place_bytes": 0}
+        page = self.page(self.write("a.json", SAMPLE | {"holders": holders}))
+        (data,) = self.data(page, "root")
+        self.assertEqual(data["measures"][3:], ["moved to the device", "moved to the host", "used on the host"])
+        self.assertEqual(data["root"][2], [400, 0, 400, 50, 60, 0])
+        self.assertIn("memory at the peak allocated moved to the device moved to the host inner", page.text)
+        self.assertIn("300 B 300 B 50 B 60 B", page.text)
 
     def test_waits_are_a_flame_graph(self):
         nasty = "</script><script>alert(1)</script>\"'&"

@@ -10,7 +10,7 @@
 #include "tools/base/unit.h"
 #include "tools/trace/frame_text.h"
 
-#define FLAME_MEASURES 3u
+#define FLAME_MEASURES 6u
 
 struct flame_subject {
     const char *whole; /* the name of all stacks together */

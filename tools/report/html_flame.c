@@ -16,9 +16,18 @@ static void begin_note(struct ag_text *text, const struct process *process)
     html_add_process(text, head->program, head->rank, head->pid, head->host);
 }
 
+static bool any(const struct ag_holders *holders, bool (*has)(const struct ag_held_stack *stack))
+{
+    uint32_t i = 0;
+
+    while (i < holders->n_stacks && !has(&holders->stacks[i]))
+        i++;
+    return i < holders->n_stacks;
+}
+
 /* ---- memory -------------------------------------------------------------------------------- */
 
-enum measure { AT_PEAK, NEVER_FREED, ALLOCATED, N_MEASURES };
+enum measure { AT_PEAK, NEVER_FREED, ALLOCATED, MOVED, N_MEASURES = MOVED + AG_N_HELD_MOVES };
 _Static_assert(N_MEASURES <= FLAME_MEASURES, "there is room");
 
 static bool holds_memory(const struct ag_held_stack *stack)
@@ -35,9 +44,17 @@ static uint64_t measured_bytes(const struct ag_held_stack *stack, unsigned measu
         return held[AG_HELD_PEAK].bytes;
     case NEVER_FREED:
         return held[AG_HELD_LIVE].bytes + held[AG_HELD_ENDED].bytes;
-    default:
+    case ALLOCATED:
         return held[AG_HELD_EVER].bytes;
+    default:
+        return stack->moved[measure - MOVED];
     }
+}
+
+static bool was_moved(const struct ag_held_stack *stack)
+{
+    return stack->moved[AG_HELD_CAME] || stack->moved[AG_HELD_WENT] ||
+           stack->moved[AG_HELD_IN_PLACE];
 }
 
 static unsigned memory_number(const struct ag_held_stack *stack)
@@ -96,9 +113,10 @@ static void add_memory_flame(const struct flame *base, const struct process *pro
     static const char *const columns[] = {"allocated by", "memory"};
     const struct flame_subject subject = {
         .whole = "all memory",
-        .n_measures = N_MEASURES,
-        .names = {"at the peak", base->view.is_running ? "held now" : "never freed", "allocated"},
-        .units = {UNIT_BYTES, UNIT_BYTES, UNIT_BYTES},
+        .n_measures = any(process->holders, was_moved) ? N_MEASURES : MOVED,
+        .names = {"at the peak", base->view.is_running ? "held now" : "never freed", "allocated",
+                  "moved to the device", "moved to the host", "used on the host"},
+        .units = {UNIT_BYTES, UNIT_BYTES, UNIT_BYTES, UNIT_BYTES, UNIT_BYTES, UNIT_BYTES},
         .has = holds_memory,
         .value_of = measured_bytes,
         .group_of = memory_number,
@@ -211,15 +229,6 @@ static void add_waits(const struct flame *base, const struct process *process, u
 }
 
 /* ---- both ---------------------------------------------------------------------------------- */
-
-static bool any(const struct ag_holders *holders, bool (*has)(const struct ag_held_stack *stack))
-{
-    uint32_t i = 0;
-
-    while (i < holders->n_stacks && !has(&holders->stacks[i]))
-        i++;
-    return i < holders->n_stacks;
-}
 
 bool html_has_flames(const struct process *process)
 {

@@ -698,6 +698,9 @@ static void read_stacks(struct reader *reader, const json_t *root, struct ag_hol
         stack->is_cut = truth(reader, row, "cut");
         for (unsigned when = 0; when < AG_N_HELD_WHEN; when++)
             read_held(reader, row, keys[when], &stack->held[when]);
+        for (unsigned what = 0; what < AG_N_HELD_MOVES; what++)
+            stack->moved[what] =
+                read_count(reader, part(reader, row, "moved"), ag_held_move_keys[what]);
         read_frames(reader, row, holders, stack);
     }
 }

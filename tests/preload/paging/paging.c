@@ -28,7 +28,10 @@
  *     paging soon        the process ends as that begins
  *     paging fills N K   N passes over sixteen blocks of 4 MiB, K fills of each in turn
  *     paging within N K  the same by copies of a half of each block to the other one
- *     paging across N K  the same by copies from the host to each block, and back */
+ *     paging across N K  the same by copies from the host to each block, and back
+ *     paging sites N K H N passes over sixteen blocks of 16 MiB that three places allocate: of all,
+ *                        which are freed at once; of those but the first H, one kernel on each in a
+ *                        pass; and of the first H, K kernels on each */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -530,6 +533,34 @@ static void turns(CUfunction function, unsigned n, unsigned k, const char *names
     say("wrong: %u", end_turns(p, often));
 }
 
+/* How many there are is not known to the compiler: so they are of one place in the code. */
+static __attribute__((noinline)) void allocate_turns(CUdeviceptr *p, unsigned from, unsigned to)
+{
+    for (unsigned i = from; i < to; i++)
+        OK(cuMemAlloc(&p[i], TURN_BYTES));
+}
+
+static void sites(unsigned n, unsigned k, unsigned hot)
+{
+    CUdeviceptr p[TURN_BLOCKS];
+    CUfunction function = touch_function();
+    unsigned often[TURN_BLOCKS];
+
+    allocate_turns(p, 0, TURN_BLOCKS);
+    for (unsigned i = 0; i < TURN_BLOCKS; i++)
+        OK(cuMemFree(p[i]));
+    allocate_turns(p, hot, TURN_BLOCKS);
+    allocate_turns(p, 0, hot);
+    for (unsigned i = 0; i < TURN_BLOCKS; i++) {
+        launch_fill(NULL, p[i], TURN_BYTES / sizeof(uint32_t), i);
+        often[i] = n * (i < hot ? k : 1);
+    }
+    for (unsigned pass = 0; pass < n; pass++)
+        for (unsigned i = 0; i < TURN_BLOCKS; i++)
+            touch_often(function, p[i], i < hot ? k : 1, NULL);
+    say("wrong: %u", end_turns(p, often));
+}
+
 static void touch_late(const struct sim_kernel_call *call)
 {
     usleep(2000);
@@ -813,6 +844,8 @@ int main(int argc, char **argv)
         pool((unsigned)atoi(argv[2]), (unsigned)atoi(argv[3]));
     else if (!strcmp(what, "small") && argc > 3)
         small_blocks((unsigned)atoi(argv[2]), (unsigned)atoi(argv[3]));
+    else if (!strcmp(what, "sites") && argc > 4)
+        sites((unsigned)atoi(argv[2]), (unsigned)atoi(argv[3]), (unsigned)atoi(argv[4]));
     else if (!strcmp(what, "graphs") && argc > 3)
         graphs((unsigned)atoi(argv[2]), (unsigned)atoi(argv[3]));
     else if (!strcmp(what, "far"))

@@ -8,6 +8,7 @@ from harness import SEEDS, SOME, Case, but_under_tsan, main, preloaded, program,
 COMMAND = program('preload_paging')
 PAGE = {'ALLOGRAFT_OOM': 'page', 'ALLOGRAFT_PAGE_PIECE': '2MiB', 'ALLOGRAFT_LOG': 'error'}
 TIGHT = dict(PAGE, ALLOGRAFT_LIMIT='12MiB')
+MIB = 1 << 20
 TURNS = dict(PAGE, ALLOGRAFT_LIMIT='128MiB')
 VARIANTS = [PAGE, TIGHT, dict(TIGHT, ALLOGRAFT_POLICY='pool'), dict(TIGHT, ALLOGRAFT_POLICY='native'),
             dict(TIGHT, ALLOGRAFT_CACHE='0'), dict(TIGHT, ALLOGRAFT_FREE='sync')]
@@ -151,6 +152,32 @@ class Answers(Case):
         self.assertLessEqual(pressure['move_least_ns'], pressure['move_copy_ns'])
         self.assertLessEqual(pressure['move_copy_ns'] + pressure['move_map_ns'], pressure['move_ns'])
 
+    def test_whose_memory_it_is(self):
+        """What moves and is used on the host is counted by the stack that allocated it; with a cache by the last of those."""
+        for cache in ('0', '1GiB'):
+            report = self.report_of('sites', '6', '20', '4', ALLOGRAFT_STACKS='16', ALLOGRAFT_CACHE=cache)
+            stacks = {stack['ever']['bytes'] // MIB: stack.get('moved') for stack in report['holders']['stacks']}
+            self.assertEqual(set(stacks), {256, 192, 64})
+            self.assertIsNone(stacks[256])
+            keys = {'in_bytes': 'moved_in_bytes', 'out_bytes': 'moved_out_bytes', 'in_place_bytes': 'in_place_bytes'}
+            for key, all_of_them in keys.items():
+                self.assertEqual(sum(moved[key] for moved in stacks.values() if moved), report['pressure'][all_of_them], key)
+            cold, hot = stacks[192], stacks[64]
+            self.assertGreater(cold['in_place_bytes'], 5 * 128 * MIB)
+            if cache == '0':
+                self.assertGreaterEqual(hot['in_bytes'], 64 * MIB)
+                self.assertGreaterEqual(cold['out_bytes'], 60 * MIB)
+                self.assertLess(hot['in_place_bytes'], 5 * 64 * MIB)
+
+    def test_whose_memory_it_is_by_samples(self):
+        """Of blocks of 16 MiB, of which one in so many bytes counts, nearly all do, and each stands for itself."""
+        report = self.report_of('sites', '6', '20', '4', ALLOGRAFT_STACKS='16', ALLOGRAFT_CACHE='0', ALLOGRAFT_STACKS_SAMPLE='64KiB')
+        moved = sum(stack.get('moved', {'in_bytes': 0})['in_bytes'] for stack in report['holders']['stacks'])
+        self.assertEqual(moved, report['pressure']['moved_in_bytes'])
+
+    def test_whose_memory_it_is_without_stacks(self):
+        self.assertNotIn('holders', self.report_of('sites', '2', '20', '4'))
+
     def test_comes_before_its_launch(self):
         """What is foretold comes together: in fewer than half as many moves as there are pieces that come."""
         pressure = [self.pressure_of('small', passes, '3') for passes in ('4', '10')]
@@ -185,10 +212,13 @@ class Answers(Case):
         pressure = self.pressure_of('queue', sched='reluctant')
         self.assertGreaterEqual(pressure['moved_in_bytes'], 8 * 2 ** 21)
 
-    def pressure_of(self, *command, sched='eager', **more):
-        result = preloaded([COMMAND, *command], dict(TURNS, SIM_SCHED=sched, **more))
+    def report_of(self, *command, sched='eager', **settings):
+        result = preloaded([COMMAND, *command], dict(TURNS, SIM_SCHED=sched, **settings))
         self.assertEqual((result.status, result.out), (0, 'wrong: 0\n'), result.err)
-        return result.report()['pressure']
+        return result.report()
+
+    def pressure_of(self, *command, sched='eager', **settings):
+        return self.report_of(*command, sched=sched, **settings)['pressure']
 
     def moved_in(self, passes, names):
         result = preloaded([COMMAND, 'turns', str(passes), '3', names], dict(TURNS, SIM_SCHED='eager'))
@@ -260,7 +290,6 @@ class Ahead(Case):
 
 class Places(Case):
     EAGER = dict(PAGE, SIM_SCHED='eager')
-    MIB = 1 << 20
 
     def pressure(self, command, settings):
         result = preloaded([COMMAND, command], settings)
@@ -275,14 +304,14 @@ class Places(Case):
                                 "nobody's: 3", 'nothing: 2', 'nowhere: 2', 'too much: 2', 'held: 3'])
         # The first block, a piece of the second, the third once the kernel had ended. All of it comes back: when it is to,
         # and, after the blocks were freed, since it is used again and again.
-        self.assertEqual((pressure['moved_out_bytes'], pressure['moved_in_bytes']), (10 * self.MIB, 10 * self.MIB))
-        self.assertGreaterEqual(pressure['in_place_bytes'], 4 * 4 * self.MIB)
+        self.assertEqual((pressure['moved_out_bytes'], pressure['moved_in_bytes']), (10 * MIB, 10 * MIB))
+        self.assertGreaterEqual(pressure['in_place_bytes'], 4 * 4 * MIB)
 
     @but_under_tsan
     def test_without_room(self):
         out, pressure = self.pressure('room', dict(self.EAGER, ALLOGRAFT_LIMIT='12MiB'))
         self.assertIn('device: 0', out)
-        self.assertGreaterEqual(pressure['moved_in_bytes'], 4 * self.MIB)
+        self.assertGreaterEqual(pressure['moved_in_bytes'], 4 * MIB)
 
     @but_under_tsan
     def test_a_driver_that_refuses(self):

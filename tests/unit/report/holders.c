@@ -132,6 +132,22 @@ static void tells_what_ended(void)
     CHECK(sum_of(AG_HELD_ENDED) == 16 && sum_of(AG_HELD_LIVE) == 7);
 }
 
+static void counts_what_moved(void)
+{
+    uint32_t row;
+
+    begin();
+    row = ag_holders_add(AG_HELD_DEVICE, 64, 4096, &owner_a, 0);
+    CHECK(row == 0);
+    ag_holders_moved(row, 4096, AG_HELD_CAME, 100);
+    ag_holders_moved(row, 4096, AG_HELD_IN_PLACE, 7);
+    CHECK(release(64));
+    ag_holders_moved(row, 4096, AG_HELD_CAME, 20); /* it is kept, and moves */
+    CHECK(tables()->stacks[0].moved[AG_HELD_CAME] == 120);
+    CHECK(tables()->stacks[0].moved[AG_HELD_WENT] == 0);
+    CHECK(tables()->stacks[0].moved[AG_HELD_IN_PLACE] == 7);
+}
+
 #define THREADS 4u
 #define TURNS   20000u
 
@@ -204,6 +220,7 @@ int main(void)
     counts_what_is_live();
     remembers_the_peak();
     tells_what_ended();
+    counts_what_moved();
     counts_in_threads();
     forks();
     counts_what_is_lost();

@@ -89,6 +89,15 @@ enum ag_held_when {
     AG_N_HELD_WHEN
 };
 
+/* What became of memory that can move (ALLOGRAFT_OOM=page): bytes. */
+enum ag_held_move {
+    AG_HELD_CAME,     /* to the device */
+    AG_HELD_WENT,     /* to the host */
+    AG_HELD_IN_PLACE, /* was used on the host */
+    AG_N_HELD_MOVES
+};
+extern const char *const ag_held_move_keys[AG_N_HELD_MOVES]; /* in JSON */
+
 /* Waits: how many, their sum, and the longest. */
 struct ag_waited {
     _Atomic uint64_t times, ns, longest_ns;
@@ -104,6 +113,7 @@ struct ag_held_stack {
         struct ag_held held[AG_N_HELD_WHEN];
         struct ag_waited waited;
     };
+    _Atomic uint64_t moved[AG_N_HELD_MOVES];
 };
 
 static inline bool ag_held_is_wait(const struct ag_held_stack *stack)

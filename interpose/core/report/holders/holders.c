@@ -173,6 +173,14 @@ void ag_holders_put_back(uint64_t address, const struct ag_held_block *block)
         count_live(block, true);
 }
 
+void ag_holders_moved(uint32_t row, uint64_t block_bytes, enum ag_held_move what, uint64_t bytes)
+{
+    double counted = (double)bytes * ag_sampling_weight(block_bytes);
+
+    atomic_fetch_add_explicit(&held.tables->stacks[row].moved[what], (uint64_t)(counted + .5),
+                              memory_order_relaxed);
+}
+
 /* --- the end of contexts --- */
 
 static bool goes_with(const struct ag_held_block *block, const void *owner, int device)

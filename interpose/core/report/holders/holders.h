@@ -52,6 +52,9 @@ uint32_t ag_holders_add(enum ag_held_kind kind, uint64_t address, uint64_t bytes
 bool ag_holders_take(uint64_t address, struct ag_held_block *ret);
 void ag_holders_put_back(uint64_t address, const struct ag_held_block *block);
 
+/* That became of so many bytes of a block of `block_bytes`, whose stack has that row. */
+void ag_holders_moved(uint32_t row, uint64_t block_bytes, enum ag_held_move what, uint64_t bytes);
+
 /* The context's memory goes; and what was allocated of pools on `device`, unless that is -1. */
 void ag_holders_ended(const void *owner, int device);
 /* An allocation failed for want of memory: tells of it on stderr, the 1st, 2nd, 4th, 8th ... time.

@@ -8,6 +8,7 @@
 
 #define SHOWN 10u /* stacks of a list for people */
 
+const char *const ag_held_move_keys[AG_N_HELD_MOVES] = {"in_bytes", "out_bytes", "in_place_bytes"};
 const char *const ag_held_names[AG_N_HELD_KINDS] = {"device", "pool", "managed", "host"};
 
 typedef uint16_t rank;
@@ -21,16 +22,29 @@ static unsigned n_stacks(const struct ag_holders *holders)
 
 /* What was never freed: it is live, or went with its context. */
 #define NEVER_FREED AG_N_HELD_WHEN
+/* What became of it, instead: all that moved, or was used on the host. */
+#define MOVED (AG_N_HELD_WHEN + 1)
+
+static uint64_t moved_bytes(const struct ag_held_stack *stack, enum ag_held_move what)
+{
+    return ag_relaxed(&stack->moved[what]);
+}
 
 static uint64_t held_bytes(const struct ag_held_stack *stack, enum ag_held_when when)
 {
     if (when == NEVER_FREED)
         return held_bytes(stack, AG_HELD_LIVE) + held_bytes(stack, AG_HELD_ENDED);
+    if (when == MOVED)
+        return moved_bytes(stack, AG_HELD_CAME) + moved_bytes(stack, AG_HELD_WENT) +
+               moved_bytes(stack, AG_HELD_IN_PLACE);
     return ag_relaxed(&stack->held[when].bytes);
 }
 
+/* Pieces move: nobody counts blocks of MOVED. */
 static uint64_t blocks_of(const struct ag_held_stack *stack, enum ag_held_when when)
 {
+    if (when == MOVED)
+        return 0;
     if (when == NEVER_FREED)
         return blocks_of(stack, AG_HELD_LIVE) + blocks_of(stack, AG_HELD_ENDED);
     return ag_relaxed(&stack->held[when].blocks);
@@ -188,6 +202,12 @@ static const char *blocks_text(char *buffer, size_t size, const struct ag_holder
     return buffer;
 }
 
+static void text_more(struct ag_text *text, unsigned n)
+{
+    if (n > SHOWN)
+        ag_text_add(text, "    ... and %u more, which the JSON report lists\n", n - SHOWN);
+}
+
 static void text_holder(struct ag_text *text, const struct ag_holders_view *view,
                         const struct ag_held_stack *stack, enum ag_held_when when)
 {
@@ -200,6 +220,53 @@ static void text_holder(struct ag_text *text, const struct ag_holders_view *view
                 blocks_text(blocks, sizeof(blocks), view->holders, blocks_of(stack, when)),
                 ag_held_names[stack->kind], device);
     ag_render_frames_text(text, view, stack);
+}
+
+/* "1.00 GiB to the device, 1.00 GiB to the host, 0 B used there" */
+static void text_moved_bytes(struct ag_text *text, const struct ag_holders *holders,
+                             const uint64_t bytes[AG_N_HELD_MOVES])
+{
+    const char *about = holders->sample_bytes ? "~" : "";
+    char came[32], went[32], in_place[32];
+
+    ag_text_add(text, "%s%s to the device, %s%s to the host, %s%s used there", about,
+                ag_text_size(came, sizeof(came), bytes[AG_HELD_CAME]), about,
+                ag_text_size(went, sizeof(went), bytes[AG_HELD_WENT]), about,
+                ag_text_size(in_place, sizeof(in_place), bytes[AG_HELD_IN_PLACE]));
+}
+
+/* Adds what became of the stack's memory to the sums. */
+static void add_moved(uint64_t sums[AG_N_HELD_MOVES], const struct ag_held_stack *stack)
+{
+    for (unsigned what = 0; what < AG_N_HELD_MOVES; what++)
+        sums[what] += moved_bytes(stack, what);
+}
+
+/* Whose memory moved, or was used on the host (ALLOGRAFT_OOM=page). */
+static void text_moved(struct ag_text *text, const struct ag_holders_view *view)
+{
+    uint64_t all[AG_N_HELD_MOVES] = {0};
+    rank rows[AG_HOLDERS_STACKS];
+    struct ag_held sum;
+    unsigned n = rank_holders(view, MOVED, ALL, rows, &sum);
+
+    if (!n)
+        return;
+    for (unsigned i = 0; i < n; i++)
+        add_moved(all, holder_at(view, rows[i]));
+    ag_text_add(text, "  whose memory moved: ");
+    text_moved_bytes(text, view->holders, all);
+    ag_text_add(text, ", from %u %s\n", n, n == 1 ? "stack" : "stacks");
+    for (unsigned i = 0; i < n && i < SHOWN; i++) {
+        uint64_t moved[AG_N_HELD_MOVES] = {0};
+
+        add_moved(moved, holder_at(view, rows[i]));
+        ag_text_add(text, "    ");
+        text_moved_bytes(text, view->holders, moved);
+        ag_text_add(text, ", device %d\n", holder_at(view, rows[i])->device);
+        ag_render_frames_text(text, view, holder_at(view, rows[i]));
+    }
+    text_more(text, n);
 }
 
 /* A list with its title; nothing where nothing was held. */
@@ -219,8 +286,7 @@ static void text_list(struct ag_text *text, const struct ag_holders_view *view, 
                 n == 1 ? "stack" : "stacks");
     for (unsigned i = 0; i < n && i < SHOWN; i++)
         text_holder(text, view, holder_at(view, rows[i]), when);
-    if (n > SHOWN)
-        ag_text_add(text, "    ... and %u more, which the JSON report lists\n", n - SHOWN);
+    text_more(text, n);
 }
 
 static void text_peak(struct ag_text *text, const struct ag_holders_view *view, unsigned group)
@@ -305,6 +371,7 @@ void ag_render_holders_text(struct ag_text *text, const struct ag_holders_view *
     }
     for (unsigned group = 0; group < AG_HELD_GROUPS; group++)
         text_peak(text, view, group);
+    text_moved(text, view);
     ag_render_failure_text(text, "  ", view->holders, view->names, view->namer);
     text_lost(text, view->holders);
     text_cost(text, view->holders);
@@ -322,6 +389,16 @@ static void emit_held(struct ag_emitter *json, const char *key, const struct ag_
 
 static const char *const when_keys[AG_N_HELD_WHEN] = {"live", "ever", "peak", "ended", "failed"};
 
+static void emit_moved(struct ag_emitter *json, const struct ag_held_stack *stack)
+{
+    if (!held_bytes(stack, MOVED))
+        return;
+    ag_emit_object(json, "moved");
+    for (unsigned what = 0; what < AG_N_HELD_MOVES; what++)
+        ag_emit_number(json, ag_held_move_keys[what], moved_bytes(stack, what));
+    ag_emit_end(json);
+}
+
 static void emit_holder(struct ag_emitter *json, const struct ag_holders_view *view,
                         const struct ag_held_stack *stack)
 {
@@ -335,6 +412,7 @@ static void emit_holder(struct ag_emitter *json, const struct ag_holders_view *v
         if (when <= AG_HELD_PEAK || held_bytes(stack, when))
             emit_held(json, when_keys[when], &stack->held[when]);
     }
+    emit_moved(json, stack);
     ag_render_frames_json(json, view, stack);
     ag_emit_end(json);
 }
