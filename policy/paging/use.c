@@ -363,7 +363,10 @@ static void collect_ahead(struct ag_movable *range)
     uint64_t bytes = ag_budget_size(mover.context->device) / AHEAD_PART, due;
     unsigned first = mover.n_wanted, most = (unsigned)(bytes / ag_ranges_piece_bytes());
 
-    most = !most ? 1 : most < MOST_AT_ONCE ? most : MOST_AT_ONCE;
+    if (most < 1)
+        most = 1;
+    if (most > MOST_AT_ONCE)
+        most = MOST_AT_ONCE;
     if (first + most > MOST_WANTED)
         return;
     for (; range; range = range->next)
