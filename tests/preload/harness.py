@@ -42,6 +42,7 @@ SEEDS = ('1', '2', '3')
 # "some": where a run takes ten times as long (tests/tools/meson.build), every part of a program runs, natively
 # and preloaded, but under a few of the variants, other ones for each part. The plain build runs them all.
 SOME = os.environ.get('TEST_EFFORT') == 'some'
+EVERYTHING = os.environ.get('TEST_EFFORT') == 'all'
 
 # Under an emulator (tests/arm/emulated.sh) the machine's own programs, such as shells, are of another kind than the
 # library, and their loader says so, of each library that it is to preload or that is to audit it.
@@ -189,6 +190,13 @@ def some(sequence, n=1):
         return sequence
     turn += n
     return [sequence[(turn + i) % len(sequence)] for i in range(n)]
+
+
+def share(sequence):
+    """Of what takes long and is alike one half for each of the builds without and with a sanitizer; all of it in
+    tools/test.sh --full."""
+    sequence = list(sequence)
+    return sequence if EVERYTHING else sequence[SOME::2]
 
 
 def chosen(variants, first):

@@ -4,7 +4,7 @@ import mmap
 import re
 import unittest
 
-from harness import SEEDS, Case, but_under_tsan, main, preloaded, program
+from harness import SEEDS, Case, but_under_tsan, main, preloaded, program, share
 
 SMALLEST = {'ALLOGRAFT_COPY': 'auto', 'ALLOGRAFT_COPY_FROM': '1', 'ALLOGRAFT_COPY_THREADS': '3'}
 VARIANTS = [SMALLEST,
@@ -121,6 +121,7 @@ class Pageable(Case):
                               '2 copies of 16777216 bytes: 0 wrong; threads of ours: 0, registered: 0\n')
         self.assertEqual(sum(copies.values()), 0)
 
+    @but_under_tsan  # the crew's threads do there what they do in the parts above
     @unittest.skipUnless(REACHES, 'an older kernel')
     def test_one_that_copies_much(self):
         out, copies = self.shown('much')
@@ -131,7 +132,7 @@ class Pageable(Case):
 
     @but_under_tsan
     def test_a_device_that_reads_the_hosts_memory(self):
-        for attribute in ('18', '100'):  # it is integrated; it uses the host's page tables
+        for attribute in share(('18', '100')):  # it is integrated; it uses the host's page tables
             out, copies = self.shown('much', SIM_ATTRIBUTES=attribute + '=1')
             self.assertIn('threads of ours: 0', out)
             self.assertEqual(copies['crew'], 0)

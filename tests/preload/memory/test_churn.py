@@ -3,7 +3,7 @@
 import re
 import time
 
-from harness import EXACT, SECONDS, Case, but_under_tsan, main, preloaded, program, run, some
+from harness import EXACT, SECONDS, Case, but_under_tsan, main, preloaded, program, run, share, some
 
 COMMAND = program('preload_churn')
 ROOM = program('preload_launch_room')
@@ -177,7 +177,7 @@ class Churn(Case):
     @but_under_tsan
     def test_a_launch_finds_room_among_guarded_blocks(self):
         # Guards fill 7 GiB in each: once by itself, and once as a graph. What is asked again is one function for all.
-        for how, settings in some((('kernel', {'SIM_LAZY': '48MiB'}), ('graph', {}))):
+        for how, settings in share((('kernel', {'SIM_LAZY': '48MiB'}), ('graph', {}))):
             self.same([ROOM, how], [{'ALLOGRAFT_GUARD': 'poison'}], settings=settings)
 
     @but_under_tsan
@@ -210,8 +210,8 @@ class Churn(Case):
     @but_under_tsan
     def test_a_card_that_is_full_in_a_capture(self):
         # Of a pool what stays may lie in three steps of 32 MiB, though it would find room in two.
-        for memory, settings in some((('160MiB', {}), ('160MiB', soon(1)), ('184MiB', {'ALLOGRAFT_POLICY': 'pool'}),
-                                      ('184MiB', {'ALLOGRAFT_FREE': 'ordered'})), 2):
+        for memory, settings in share((('160MiB', {}), ('160MiB', soon(1)), ('184MiB', {'ALLOGRAFT_POLICY': 'pool'}),
+                                       ('184MiB', {'ALLOGRAFT_FREE': 'ordered'}))):
             for _, result in self.same([COMMAND, 'full-capture'], [settings], settings={'SIM_MEMORY': memory}):
                 self.assertGreater(result.report()['pressure']['trimmed'], 0)
         # As on a card of that size.
