@@ -214,7 +214,7 @@ suite_arm() {
         return
     fi
     test_suites=() test_excluded=() test_chosen=("${EMULATED_TESTS[@]}")
-    test_wrapper=(env TEST_EFFORT=some DIFF_SHARE=4 sh "$ROOT/tests/arm/emulated.sh")
+    test_wrapper=(env TEST_EFFORT=some DIFF_SHARE=6 sh "$ROOT/tests/arm/emulated.sh")
     arm_tests "aarch64, programs"
 }
 
@@ -365,7 +365,7 @@ while [ $# -gt 0 ]; do
     --plain | --clang | --asan | --tsan | --lint | --coverage | --arm | --assembly | --gpu | --quick) suites+=("${1#--}") ;;
     --full)
         suites=(plain clang asan tsan lint coverage arm gpu) effort=full
-        export TEST_EFFORT=all DIFF_SHARE=420 LINT_DEPTH=${LINT_DEPTH:-30000}
+        export TEST_EFFORT=all DIFF_SHARE=560 LINT_DEPTH=${LINT_DEPTH:-30000}
         ;;
     --budget) budget=1 ;;
     --build)
