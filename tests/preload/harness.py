@@ -210,6 +210,17 @@ def title(settings):
     return ' '.join('%s=%s' % item for item in sorted(settings.items())) or 'default'
 
 
+natives = {}  # what was run, by command and settings
+
+
+def native_run(command, settings):
+    """The native run that others are compared with, once for all comparisons of a test's script."""
+    key = repr((command, sorted(settings.items())))
+    if key not in natives:
+        natives[key] = run(command, settings)
+    return natives[key]
+
+
 class Case(unittest.TestCase):
     maxDiff = None
 
@@ -221,7 +232,7 @@ class Case(unittest.TestCase):
         results, seeds = [], some(seeds)
         for seed in seeds:
             common = dict(settings or {}, SIM_SEED=seed)
-            native = run(command, common)
+            native = native_run(command, common)
             self.sane(native, signal)
             for variant in chosen(EXACT if variants is None else variants, seed == seeds[0]):
                 pattern = drop(variant) if callable(drop) else drop
