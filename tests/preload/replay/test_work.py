@@ -71,6 +71,7 @@ class Work(Case):
                     self.assertEqual(replay['state'], 'unavailable')
                     self.assertIn('graph replay is off', result.err)
 
+    @but_under_tsan
     def test_recorded(self):
         """Where the only calls that end a segment are the waits."""
         for name in ('launches', 'copies'):
@@ -79,6 +80,7 @@ class Work(Case):
                 flushes = result.report()['replay']['flushes']
                 self.assertEqual((flushes['unrecorded'], flushes['copy']), (0, 0), flushes)
 
+    @but_under_tsan
     def test_staging(self):
         ring = self.staging('copies', HELD)['staging']
         self.assertGreater(ring['copies'], 20)
