@@ -186,6 +186,7 @@ class Answers(Case):
     def test_whose_memory_it_is_without_stacks(self):
         self.assertNotIn('holders', self.report_of('sites', '2', '20', '4'))
 
+    @counted
     def test_comes_before_its_launch(self):
         """What is foretold comes together: in fewer than half as many moves as there are pieces that come."""
         pressure = [self.pressure_of('small', passes, '3') for passes in ('4', '10')]
@@ -200,6 +201,7 @@ class Answers(Case):
         for _, result in self.same([COMMAND, 'refused'], [dict(TURNS, SIM_SCHED='adversarial')], seeds=SEEDS):
             self.assertGreater(result.report()['pressure']['movable_on_host'], 0)
 
+    @counted
     def test_a_pool_of_the_program(self):
         """Parts of a block of a GiB come and go as blocks of their own do: of 512 pieces in turn all that have no room, 120
         or more of which there is. (Taken for used as a whole, it stayed where it was, and each launch tried in vain.)"""
