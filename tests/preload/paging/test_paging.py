@@ -201,6 +201,10 @@ class Answers(Case):
         for _, result in self.same([COMMAND, 'refused'], [dict(TURNS, SIM_SCHED='adversarial')], seeds=SEEDS):
             self.assertGreater(result.report()['pressure']['movable_on_host'], 0)
 
+    def test_parts_of_blocks(self):
+        self.same([COMMAND, 'pool', '1', '3'], [dict(TURNS, ALLOGRAFT_LIMIT='256MiB')], settings={'SIM_MEMORY': '2GiB'})
+        self.same([COMMAND, 'small', '3', '3'], [TURNS])
+
     @counted
     def test_a_pool_of_the_program(self):
         """Parts of a block of a GiB come and go as blocks of their own do: of 512 pieces in turn all that have no room, 120
