@@ -28,6 +28,7 @@
 
 #define IDLE_NS      50000000u   /* the device goes on within that time, or nobody waits for it */
 #define MOST_IDLE_NS 1000000000u /* likewise, however long its kernels are known to take */
+#define MOST_IN_VAIN 16u         /* are counted */
 #define FIRST_REST   10000000u   /* nothing is tried for so long after it did not */
 #define SLOW_BYTES   ((size_t)4 << 20) /* a kernel may take long that uses so many of the host */
 #define MOST_WANTED  2048u             /* pieces of one launch */
@@ -53,6 +54,7 @@ struct used {
 static struct {
     uint64_t n_launches;  /* under the lock of the ranges */
     uint64_t in_place_ns; /* of the slowest kernel since all was idle, by the bus; likewise */
+    unsigned n_in_vain;   /* waits for the device, since one was not; likewise */
     struct ag_rest rest;
 } self;
 
@@ -307,7 +309,6 @@ static void put_back_unmoved(void)
 static uint64_t bytes_to_go(uint64_t came, uint64_t rest)
 {
     uint64_t spare = ag_budget_size(mover.context->device) / SPARE_PART;
-
     uint64_t most = came > spare ? came : spare;
 
     if (rest)
@@ -403,15 +404,27 @@ static void note_in_place(CUfunction function, uint64_t bytes)
     ag_ranges_unlock();
 }
 
-/* How long the device may take over one kernel. */
+/* How long the device may take over one kernel: half as long each time that it was in vain. */
 static uint64_t timeout_now(void)
 {
     uint64_t ns;
 
     (void)ag_ranges_lock();
     ns = IDLE_NS + self.in_place_ns;
+    if (ns > MOST_IDLE_NS >> self.n_in_vain)
+        ns = MOST_IDLE_NS >> self.n_in_vain;
     ag_ranges_unlock();
-    return ns < MOST_IDLE_NS ? ns : MOST_IDLE_NS;
+    return ns > IDLE_NS ? ns : IDLE_NS;
+}
+
+static void note_idle(bool is_idle)
+{
+    (void)ag_ranges_lock();
+    if (is_idle)
+        self.n_in_vain = 0;
+    else if (self.n_in_vain < MOST_IN_VAIN)
+        self.n_in_vain++;
+    ag_ranges_unlock();
 }
 
 /* False: the device does not become idle. */
@@ -421,12 +434,14 @@ static bool bring_wanted(struct ag_context *context, const struct launched *laun
     bool pushed;
 
     if (!ag_move_begin(context, timeout_now())) {
+        note_idle(false);
         ag_rest_longer(&self.rest, FIRST_REST);
         ag_stats_add(AG_STAT_PAGE_IN_VAIN, 1);
         return false;
     }
     began = ag_clock_ns();
     ag_rest_begin_anew(&self.rest);
+    note_idle(true);
     collect_wanted(context, launched);
     if (ag_context_make_current(context, &pushed) == CUDA_SUCCESS) {
         while (mover.next < mover.n_wanted && move_batch())
@@ -559,6 +574,7 @@ void ag_use_before_graph(CUgraphExec exec)
 void ag_use_begin_child(void)
 {
     self.rest = (struct ag_rest){0};
+    self.n_in_vain = 0;
     ag_place_begin_child();
     ag_foretell_begin_child();
     ag_toll_begin_child();
