@@ -8,6 +8,7 @@
  * call, since its result is looked at: 1.7 ns more, of some 2 us. The work for the others is in
  * functions of their own, or the compiler would save registers here. */
 #include "graph/record/op.h"
+#include "interpose/core/base/hash.h"
 #include "interpose/core/base/slot.h"
 #include "interpose/core/driver/driver.h"
 #include "interpose/core/report/errors/last_launches.h"
@@ -60,13 +61,23 @@ __attribute__((noinline)) static void prefetch_params(const struct ag_kernel_cal
     ag_prefetch_before(&launch);
 }
 
+static uint64_t shape_of(const struct ag_kernel_call *call)
+{
+    uint64_t shape = ag_hash_word(call->shared_bytes, call->cooperative);
+
+    for (unsigned i = 0; i < 3; i++)
+        shape = ag_hash_word(shape, call->grid[i] | (uint64_t)call->block[i] << 32);
+    return ag_hash_word(shape, call->n_attributes) | 1;
+}
+
 /* What the launch uses comes to the device, managed memory where a setting asks for that, and then
  * nothing moves until the latch is left. */
 __attribute__((noinline)) static void bring_and_enter(const struct ag_kernel_call *call,
                                                       CUstream stream, bool per_thread)
 {
-    const struct ag_launch launch = launch_made_of(call, stream, per_thread);
+    struct ag_launch launch = launch_made_of(call, stream, per_thread);
 
+    launch.shape = shape_of(call);
     ag_watch_work(stream, per_thread);
     ag_use_before_launch(&launch);
     ag_prefetch_before(&launch);
@@ -126,6 +137,8 @@ static inline __attribute__((always_inline)) bool is_left_alone(enum ag_hook hoo
 static __attribute__((noinline)) CUresult launch_refused(CUresult result, const char *symbol)
 {
     ag_launches_retract();
+    if (ag_latch_is_on())
+        ag_use_launch_refused();
     if (!ag_entry_inside())
         ag_entry_failed(result, symbol);
     return result;

@@ -41,6 +41,7 @@ struct launched {
     CUgraphExec graph;   /* NULL: none */
     CUfunction function; /* of a kernel, or NULL */
     CUstream stream;     /* a kernel's, as the driver is to get it */
+    uint64_t shape;      /* likewise, of the launch */
     uint64_t number;     /* of launches that use memory that can move */
     bool has_room;       /* the device has some for another piece */
     struct ag_names names;
@@ -511,7 +512,7 @@ static void use_launched(struct launched *launched)
         return;
     note_in_place(launched->function, used.in_place);
     ag_progress_mark(context, used.in_place >= SLOW_BYTES);
-    ag_toll_before(launched->stream, (uintptr_t)launched->function, used.in_place);
+    ag_toll_before(launched->stream, (uintptr_t)launched->function, launched->shape, used.in_place);
 }
 
 static CUstream stream_of(const struct ag_launch *launch)
@@ -531,10 +532,16 @@ void ag_use_before_launch(const struct ag_launch *launch)
     launched.graph = NULL;
     launched.function = launch->function;
     launched.stream = stream_of(launch);
+    launched.shape = launch->shape;
     ag_toll_go_on(launched.stream);
     ag_name_launch(&launched.names, launch);
     if (launched.names.n)
         use_launched(&launched);
+}
+
+void ag_use_launch_refused(void)
+{
+    ag_toll_refused();
 }
 
 static void name_line(struct ag_names *names, CUdeviceptr address, size_t bytes)

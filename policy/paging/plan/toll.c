@@ -26,7 +26,11 @@ struct toll {
     uint64_t function;
     unsigned price, timed;
     bool is_timed_now;
+    uint64_t shape; /* of its last launch, which was not refused */
 };
+
+/* The function of the thread's last launch that used enough memory of the host. */
+static _Thread_local uint64_t last_function;
 
 static struct toll tolls[FUNCTIONS]; /* under the lock of the ranges */
 
@@ -74,8 +78,9 @@ unsigned ag_toll_at_most(uint64_t function)
     return toll->function == function && toll->timed ? toll->price : MOST;
 }
 
-/* Is another launch of the function to be timed? It is from now on. */
-static bool begin_function(uint64_t function)
+/* Is another launch of the function to be timed? It is from now on. The driver has taken one of
+ * that shape: an event before one that it refuses would be all that is in the stream. */
+static bool begin_function(uint64_t function, uint64_t shape)
 {
     struct toll *toll = place_of(function);
     bool wanted;
@@ -83,7 +88,8 @@ static bool begin_function(uint64_t function)
     (void)ag_ranges_lock();
     if (toll->function != function)
         *toll = (struct toll){.function = function, .price = MOST};
-    wanted = !toll->is_timed_now && toll->timed < TIMED;
+    wanted = toll->shape == shape && !toll->is_timed_now && toll->timed < TIMED;
+    toll->shape = shape;
     toll->is_timed_now |= wanted;
     ag_ranges_unlock();
     return wanted;
@@ -178,11 +184,11 @@ static void record_after(struct timing *timing)
     self.running = NULL;
 }
 
-static void begin_timing(CUstream stream, uint64_t function, size_t bytes)
+static void begin_timing(CUstream stream, uint64_t function, uint64_t shape, size_t bytes)
 {
     struct timing *timing;
 
-    if (!begin_function(function))
+    if (!begin_function(function, shape))
         return;
     timing = free_timing();
     if (!timing || ag_cu.cuEventRecord(timing->before, stream) != CUDA_SUCCESS) {
@@ -228,15 +234,26 @@ void ag_toll_go_on(CUstream stream)
     ag_moment_end(&self.moment);
 }
 
-void ag_toll_before(CUstream stream, uint64_t function, size_t bytes)
+void ag_toll_before(CUstream stream, uint64_t function, uint64_t shape, size_t bytes)
 {
+    last_function = bytes < LEAST_BYTES ? 0 : function;
     if (bytes < LEAST_BYTES || !ag_moment_begin(&self.moment))
         return;
     end_lost();
     if (self.running) /* of a stream that had no work since */
         end_timing(self.running, 0);
-    begin_timing(stream, function, bytes);
+    begin_timing(stream, function, shape, bytes);
     ag_moment_end(&self.moment);
+}
+
+void ag_toll_refused(void)
+{
+    struct toll *toll = place_of(last_function);
+
+    (void)ag_ranges_lock();
+    if (last_function && toll->function == last_function)
+        toll->shape = 0;
+    ag_ranges_unlock();
 }
 
 void ag_toll_at_idle(void)
