@@ -282,11 +282,9 @@ bool ag_handle_make_ahead(struct ag_device *device, size_t size)
 {
     struct ag_handle *handle = make_handle(device, size, false);
 
-    if (!handle)
-        return false;
-    (void)ag_handle_map_alias(handle); /* or the first move does */
-    ag_handle_put(handle);
-    return true;
+    if (handle)
+        ag_handle_put(handle);
+    return handle != NULL;
 }
 
 CUresult ag_handle_map_alias(struct ag_handle *handle)

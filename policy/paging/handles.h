@@ -46,8 +46,7 @@ uint64_t ag_handles_kept_on_host(const struct ag_device *device);
 /* Is a fifth of the device left at most, to this process or to all, as the last memory was made?
  * Not any more once the driver has half of it back. Calls no driver. */
 bool ag_handles_are_scarce(const struct ag_device *device);
-/* Makes memory of the host that is kept, mapped to be copied; false where there is no room. Without
- * a context. */
+/* Makes memory of the host that is kept; false where there is no room. Without a context. */
 bool ag_handle_make_ahead(struct ag_device *device, size_t size);
 /* Some of the host's goes back: its bytes, or 0 where none is kept. Without a context. */
 size_t ag_handle_give_one_back(struct ag_device *device);
