@@ -61,13 +61,13 @@ __attribute__((noinline)) static void prefetch_params(const struct ag_kernel_cal
     ag_prefetch_before(&launch);
 }
 
-static uint64_t shape_of(const struct ag_kernel_call *call)
+static uint64_t config_of(const struct ag_kernel_call *call)
 {
-    uint64_t shape = ag_hash_word(call->shared_bytes, call->cooperative);
+    uint64_t config = ag_hash_word(call->shared_bytes, call->cooperative);
 
     for (unsigned i = 0; i < 3; i++)
-        shape = ag_hash_word(shape, call->grid[i] | (uint64_t)call->block[i] << 32);
-    return ag_hash_word(shape, call->n_attributes) | 1;
+        config = ag_hash_word(config, call->grid[i] | (uint64_t)call->block[i] << 32);
+    return ag_hash_word(config, call->n_attributes) | 1;
 }
 
 /* What the launch uses comes to the device, managed memory where a setting asks for that, and then
@@ -77,7 +77,7 @@ __attribute__((noinline)) static void bring_and_enter(const struct ag_kernel_cal
 {
     struct ag_launch launch = launch_made_of(call, stream, per_thread);
 
-    launch.shape = shape_of(call);
+    launch.config = config_of(call);
     ag_watch_work(stream, per_thread);
     ag_use_before_launch(&launch);
     ag_prefetch_before(&launch);

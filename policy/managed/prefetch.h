@@ -14,7 +14,7 @@ struct ag_launch {
     CUstream stream;
     bool per_thread; /* stream NULL is the thread's own */
     void **params, **extra;
-    uint64_t shape; /* alike for launches whose grids, blocks and so on are; 0: nobody asks */
+    uint64_t config; /* alike for launches whose grids, blocks and so on are; 0: nobody asks */
 };
 
 /* Called before the driver's launch: what the parameters point into is brought to the current

@@ -41,7 +41,7 @@ struct launched {
     CUgraphExec graph;   /* NULL: none */
     CUfunction function; /* of a kernel, or NULL */
     CUstream stream;     /* a kernel's, as the driver is to get it */
-    uint64_t shape;      /* likewise, of the launch */
+    uint64_t config;     /* likewise, of the launch */
     uint64_t number;     /* of launches that use memory that can move */
     bool has_room;       /* the device has some for another piece */
     struct ag_names names;
@@ -512,7 +512,8 @@ static void use_launched(struct launched *launched)
         return;
     note_in_place(launched->function, used.in_place);
     ag_progress_mark(context, used.in_place >= SLOW_BYTES);
-    ag_toll_before(launched->stream, (uintptr_t)launched->function, launched->shape, used.in_place);
+    ag_toll_before(launched->stream, (uintptr_t)launched->function, launched->config,
+                   used.in_place);
 }
 
 static CUstream stream_of(const struct ag_launch *launch)
@@ -532,7 +533,7 @@ void ag_use_before_launch(const struct ag_launch *launch)
     launched.graph = NULL;
     launched.function = launch->function;
     launched.stream = stream_of(launch);
-    launched.shape = launch->shape;
+    launched.config = launch->config;
     ag_toll_go_on(launched.stream);
     ag_name_launch(&launched.names, launch);
     if (launched.names.n)

@@ -26,7 +26,7 @@ struct toll {
     uint64_t function;
     unsigned price, timed;
     bool is_timed_now;
-    uint64_t shape; /* of its last launch, which was not refused */
+    uint64_t config; /* of its last launch, which was not refused */
 };
 
 /* The function of the thread's last launch that used enough memory of the host. */
@@ -79,8 +79,8 @@ unsigned ag_toll_at_most(uint64_t function)
 }
 
 /* Is another launch of the function to be timed? It is from now on. The driver has taken one of
- * that shape: an event before one that it refuses would be all that is in the stream. */
-static bool begin_function(uint64_t function, uint64_t shape)
+ * that configuration: an event before one that it refuses would be all that is in the stream. */
+static bool begin_function(uint64_t function, uint64_t config)
 {
     struct toll *toll = place_of(function);
     bool wanted;
@@ -88,8 +88,8 @@ static bool begin_function(uint64_t function, uint64_t shape)
     (void)ag_ranges_lock();
     if (toll->function != function)
         *toll = (struct toll){.function = function, .price = MOST};
-    wanted = toll->shape == shape && !toll->is_timed_now && toll->timed < TIMED;
-    toll->shape = shape;
+    wanted = toll->config == config && !toll->is_timed_now && toll->timed < TIMED;
+    toll->config = config;
     toll->is_timed_now |= wanted;
     ag_ranges_unlock();
     return wanted;
@@ -184,11 +184,11 @@ static void record_after(struct timing *timing)
     self.running = NULL;
 }
 
-static void begin_timing(CUstream stream, uint64_t function, uint64_t shape, size_t bytes)
+static void begin_timing(CUstream stream, uint64_t function, uint64_t config, size_t bytes)
 {
     struct timing *timing;
 
-    if (!begin_function(function, shape))
+    if (!begin_function(function, config))
         return;
     timing = free_timing();
     if (!timing || ag_cu.cuEventRecord(timing->before, stream) != CUDA_SUCCESS) {
@@ -234,7 +234,7 @@ void ag_toll_go_on(CUstream stream)
     ag_moment_end(&self.moment);
 }
 
-void ag_toll_before(CUstream stream, uint64_t function, uint64_t shape, size_t bytes)
+void ag_toll_before(CUstream stream, uint64_t function, uint64_t config, size_t bytes)
 {
     last_function = bytes < LEAST_BYTES ? 0 : function;
     if (bytes < LEAST_BYTES || !ag_moment_begin(&self.moment))
@@ -242,7 +242,7 @@ void ag_toll_before(CUstream stream, uint64_t function, uint64_t shape, size_t b
     end_lost();
     if (self.running) /* of a stream that had no work since */
         end_timing(self.running, 0);
-    begin_timing(stream, function, shape, bytes);
+    begin_timing(stream, function, config, bytes);
     ag_moment_end(&self.moment);
 }
 
@@ -252,7 +252,7 @@ void ag_toll_refused(void)
 
     (void)ag_ranges_lock();
     if (last_function && toll->function == last_function)
-        toll->shape = 0;
+        toll->config = 0;
     ag_ranges_unlock();
 }
 

@@ -24,8 +24,9 @@ void ag_toll_go_on(CUstream stream);
 /* Called after that, before the launch of that function, likewise: so many bytes that it names lie
  * on the host, and stay there. Times it now and then. The stream is the one that the driver is to
  * get. */
-void ag_toll_before(CUstream stream, uint64_t function, uint64_t shape, size_t bytes);
-/* Called after that, where the driver has refused the launch: one of that shape is not timed. */
+void ag_toll_before(CUstream stream, uint64_t function, uint64_t config, size_t bytes);
+/* Called after that, where the driver has refused the launch: one of that configuration is not
+ * timed. */
 void ag_toll_refused(void);
 
 /* Called where no work is on the device: all that was timed has ended. */
