@@ -377,7 +377,7 @@ static inline allograft_status allograft_advise_accessed_by(const struct allogra
  * block; pieces of ALLOGRAFT_PAGE_PIECE move as a whole, wherever one of the bytes lies in them.
  * Addresses and contents stay, and whatever place it has, the device and its peers find it.
  *
- * It is moved at once if no work is on the device within 50 ms, and else before a later launch.
+ * It is moved at once if the device becomes idle, and else before a later launch.
  * What is to come to a device without room for it comes with the next kernel that has a pointer to
  * it, for which other memory goes; what is placed there does not. While a stream is captured
  * nothing moves.

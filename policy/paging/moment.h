@@ -10,15 +10,15 @@
 #include "policy/contexts/context.h"
 #include "policy/order/capture.h"
 
-struct ag_moment {
+struct ag_paging_moment {
     atomic_flag taken;
     CUstreamCaptureMode mode; /* the thread's, from before */
     unsigned generation;      /* of contexts, when that was last asked in it */
 };
 
-#define AG_MOMENT_INIT {.taken = ATOMIC_FLAG_INIT}
+#define AG_PAGING_MOMENT_INIT {.taken = ATOMIC_FLAG_INIT}
 
-static inline bool ag_moment_begin(struct ag_moment *moment)
+static inline bool ag_paging_moment_begin(struct ag_paging_moment *moment)
 {
     if (atomic_flag_test_and_set_explicit(&moment->taken, memory_order_acquire))
         return false;
@@ -30,7 +30,7 @@ static inline bool ag_moment_begin(struct ag_moment *moment)
     return true;
 }
 
-static inline void ag_moment_end(struct ag_moment *moment)
+static inline void ag_paging_moment_end(struct ag_paging_moment *moment)
 {
     ag_capture_restore(moment->mode);
     ag_capture_guard_leave();
@@ -39,7 +39,7 @@ static inline void ag_moment_end(struct ag_moment *moment)
 
 /* In the moment: has a context ended since that was asked? Its events are gone then, and their
  * names may be those of the program's. */
-static inline bool ag_moment_lost_events(struct ag_moment *moment)
+static inline bool ag_paging_moment_lost_events(struct ag_paging_moment *moment)
 {
     unsigned before = moment->generation;
 
@@ -47,7 +47,7 @@ static inline bool ag_moment_lost_events(struct ag_moment *moment)
     return moment->generation != before;
 }
 
-static inline void ag_moment_begin_child(struct ag_moment *moment)
+static inline void ag_paging_moment_begin_child(struct ag_paging_moment *moment)
 {
     atomic_flag_clear(&moment->taken);
 }

@@ -14,20 +14,20 @@
 #define FULL_NS  5000000u /* and so far where the device has come past none */
 
 static struct {
-    struct ag_moment moment;
+    struct ag_paging_moment moment;
     _Atomic uint64_t next_ns; /* relaxed: an event more or less is none of work's */
     unsigned n_made, n_recorded;
     struct {
         CUevent event;
         bool recorded; /* and the device has not been seen to have come past it */
     } rows[EVENTS];
-} self = {.moment = AG_MOMENT_INIT};
+} self = {.moment = AG_PAGING_MOMENT_INIT};
 
 /* --- in a moment --- */
 
 static void forget_lost(void)
 {
-    if (ag_moment_lost_events(&self.moment))
+    if (ag_paging_moment_lost_events(&self.moment))
         self.n_made = self.n_recorded = 0;
 }
 
@@ -81,28 +81,28 @@ void ag_progress_mark(const struct ag_context *context, bool is_slow)
     uint64_t now = ag_clock_ns(), next = atomic_load_explicit(&self.next_ns, memory_order_relaxed);
 
     if (!context->device->has_fences || (now < next && (!is_slow || next - now > EVERY_NS)) ||
-        !ag_moment_begin(&self.moment))
+        !ag_paging_moment_begin(&self.moment))
         return;
     forget_lost();
     next = now + (record_there(context) ? EVERY_NS : FULL_NS);
     atomic_store_explicit(&self.next_ns, next, memory_order_relaxed);
-    ag_moment_end(&self.moment);
+    ag_paging_moment_end(&self.moment);
 }
 
 bool ag_progress_made(void)
 {
     bool made;
 
-    if (!ag_moment_begin(&self.moment))
+    if (!ag_paging_moment_begin(&self.moment))
         return false;
     forget_lost();
     made = forget_reached();
-    ag_moment_end(&self.moment);
+    ag_paging_moment_end(&self.moment);
     return made;
 }
 
 void ag_progress_begin_child(void)
 {
-    ag_moment_begin_child(&self.moment);
+    ag_paging_moment_begin_child(&self.moment);
     self.n_made = self.n_recorded = 0;
 }

@@ -128,7 +128,6 @@ static void use_block(const struct launched *launched, const struct ag_name *nam
                       struct used *used)
 {
     struct ag_movable *range = ag_range_at(name->address);
-
     size_t end;
 
     if (!range)

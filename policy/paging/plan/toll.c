@@ -46,12 +46,12 @@ struct timing {
 };
 
 static struct {
-    struct ag_moment moment; /* whoever has it changes what follows */
-    _Atomic unsigned n_busy; /* timings that are not free; relaxed where it is asked early */
-    unsigned n_made, next;   /* timings with events; the one that is looked at next */
-    struct timing *running;  /* the one that may run */
+    struct ag_paging_moment moment; /* whoever has it changes what follows */
+    _Atomic unsigned n_busy;        /* timings that are not free; relaxed where it is asked early */
+    unsigned n_made, next;          /* timings with events; the one that is looked at next */
+    struct timing *running;         /* the one that may run */
     struct timing timings[TIMINGS];
-} self = {.moment = AG_MOMENT_INIT};
+} self = {.moment = AG_PAGING_MOMENT_INIT};
 
 /* --- prices --- */
 
@@ -130,7 +130,7 @@ static void end_timing(struct timing *timing, uint64_t price)
 
 static void end_lost(void)
 {
-    if (!ag_moment_lost_events(&self.moment))
+    if (!ag_paging_moment_lost_events(&self.moment))
         return;
     for (unsigned i = 0; i < self.n_made; i++)
         if (self.timings[i].stage != FREE)
@@ -224,26 +224,26 @@ static bool is_busy(void)
 
 void ag_toll_go_on(CUstream stream)
 {
-    if (!is_busy() || !ag_moment_begin(&self.moment))
+    if (!is_busy() || !ag_paging_moment_begin(&self.moment))
         return;
     end_lost();
     if (self.running && self.running->stream == stream)
         record_after(self.running);
     if (self.n_made)
         look_at_next();
-    ag_moment_end(&self.moment);
+    ag_paging_moment_end(&self.moment);
 }
 
 void ag_toll_before(CUstream stream, uint64_t function, uint64_t config, size_t bytes)
 {
     last_function = bytes < LEAST_BYTES ? 0 : function;
-    if (bytes < LEAST_BYTES || !ag_moment_begin(&self.moment))
+    if (bytes < LEAST_BYTES || !ag_paging_moment_begin(&self.moment))
         return;
     end_lost();
     if (self.running) /* of a stream that had no work since */
         end_timing(self.running, 0);
     begin_timing(stream, function, config, bytes);
-    ag_moment_end(&self.moment);
+    ag_paging_moment_end(&self.moment);
 }
 
 void ag_toll_refused(void)
@@ -258,13 +258,13 @@ void ag_toll_refused(void)
 
 void ag_toll_at_idle(void)
 {
-    if (!is_busy() || !ag_moment_begin(&self.moment))
+    if (!is_busy() || !ag_paging_moment_begin(&self.moment))
         return;
     end_lost();
     for (unsigned i = 0; i < self.n_made; i++)
         if (self.timings[i].stage == ENDS)
             look_whether_ended(&self.timings[i]);
-    ag_moment_end(&self.moment);
+    ag_paging_moment_end(&self.moment);
 }
 
 void ag_toll_begin_child(void)
@@ -276,5 +276,5 @@ void ag_toll_begin_child(void)
         self.timings[i].stage = FREE;
     for (unsigned i = 0; i < FUNCTIONS; i++)
         tolls[i].is_timed_now = false;
-    ag_moment_begin_child(&self.moment);
+    ag_paging_moment_begin_child(&self.moment);
 }

@@ -195,7 +195,7 @@ def memory_place(tensor: Any, place: str) -> int:
     more, under ALLOGRAFT_OOM=page; pieces of ALLOGRAFT_PAGE_PIECE move as a whole, and addresses stay. Returns the
     tensor's bytes.
 
-    It is moved at once if no work is on the device within 50 ms, else before a later launch. Unsupported for other
+    It is moved at once if the device becomes idle, else before a later launch. Unsupported for other
     memory, and for what a graph's copy, SYNC_MEMOPS or a handle holds where it is."""
     if place not in _PLACES:
         raise error(INVALID, "memory_place: place %r: one of %s" % (place, ", ".join(_PLACES)))
