@@ -173,23 +173,13 @@ static uint64_t bytes_of_a_way(const struct ag_move *moves, unsigned n)
     return in > out ? in : out;
 }
 
-/* The bus was this fast once. Relaxed: read for the report; who moves is one at a time. */
-static void note_fastest(uint64_t bytes, uint64_t copy_ns)
-{
-    uint64_t gib_ns = (uint64_t)((double)copy_ns / (double)bytes * (double)(1u << 30));
-    uint64_t fastest = atomic_load_explicit(&ag_stats.bus_gib_ns, memory_order_relaxed);
-
-    if (!fastest || gib_ns < fastest)
-        atomic_store_explicit(&ag_stats.bus_gib_ns, gib_ns, memory_order_relaxed);
-}
-
 static void note_times(uint64_t bytes, uint64_t copy_ns, uint64_t map_ns)
 {
     ag_stats_add(AG_STAT_PAGE_COPY_NS, copy_ns);
     ag_stats_add(AG_STAT_PAGE_MAP_NS, map_ns);
     ag_prices_note(bytes, copy_ns, map_ns);
-    if (bytes)
-        note_fastest(bytes, copy_ns);
+    /* Relaxed: read for the report. */
+    atomic_store_explicit(&ag_stats.bus_gib_ns, ag_prices_gib_ns(), memory_order_relaxed);
 }
 
 /* Tells of those that came, or went, since `began`. */

@@ -3,41 +3,52 @@
 
 #include <stdatomic.h>
 
-#define USUAL     180u                /* of an H100 by PCIe 5 */
-#define MOST      300u                /* a use more in place costs less than never to move */
+#define USUAL     200u                /* of an H100 by PCIe 5 */
+#define MOST      260u                /* has been seen; three uses in place are no cheaper, ever */
 #define WIN       2u                  /* per cent */
 #define REMEMBERS ((uint64_t)1 << 30) /* bytes; what was before them counts half, and so on */
 
-#define USUAL_GIB_NS ((uint64_t)21000000) /* both ways at once, of the same */
+#define USUAL_GIB_NS ((uint64_t)19500000) /* one way, of the same */
 
 static struct {
-    uint64_t bytes, copy_ns, rest_ns;
-    _Atomic uint64_t gib_ns; /* of copies; relaxed, likewise */
-    _Atomic unsigned price;  /* relaxed: a guess; 0: nothing is measured */
+    uint64_t bytes, ns;
+    _Atomic uint64_t gib_ns; /* of copies, at their fastest; relaxed: a guess; 0: none was made */
+    _Atomic unsigned price;  /* relaxed, likewise */
 } self;
 
-static unsigned price_of(uint64_t copy_ns, uint64_t rest_ns)
+static uint64_t gib_ns_of(uint64_t bytes, uint64_t ns)
 {
-    uint64_t price = copy_ns ? 100 + 100 * rest_ns / copy_ns : USUAL;
+    return (uint64_t)((double)ns / (double)bytes * (double)REMEMBERS);
+}
 
-    return price > MOST ? MOST : (unsigned)price;
+/* Of copies of that kind a kernel makes one: in the other direction nothing goes meanwhile. */
+static void note_fastest(uint64_t bytes, uint64_t copy_ns)
+{
+    uint64_t gib_ns = gib_ns_of(bytes, copy_ns), fastest = ag_prices_gib_ns();
+
+    if (gib_ns && (!fastest || gib_ns < fastest))
+        atomic_store_explicit(&self.gib_ns, gib_ns, memory_order_relaxed);
+}
+
+static unsigned price_of_move(void)
+{
+    uint64_t price = 100 * gib_ns_of(self.bytes, self.ns) / ag_prices_crossing_ns(REMEMBERS);
+
+    return price < 100 ? 100 : price > MOST ? MOST : (unsigned)price;
 }
 
 void ag_prices_note(uint64_t bytes, uint64_t copy_ns, uint64_t rest_ns)
 {
+    if (!bytes)
+        return;
+    note_fastest(bytes, copy_ns);
     self.bytes += bytes;
-    self.copy_ns += copy_ns;
-    self.rest_ns += rest_ns;
-    atomic_store_explicit(&self.price, price_of(self.copy_ns, self.rest_ns), memory_order_relaxed);
-    if (self.bytes)
-        atomic_store_explicit(
-            &self.gib_ns, (uint64_t)((double)self.copy_ns / (double)self.bytes * (double)REMEMBERS),
-            memory_order_relaxed);
+    self.ns += copy_ns + rest_ns;
+    atomic_store_explicit(&self.price, price_of_move(), memory_order_relaxed);
     if (self.bytes < REMEMBERS)
         return;
     self.bytes /= 2;
-    self.copy_ns /= 2;
-    self.rest_ns /= 2;
+    self.ns /= 2;
 }
 
 unsigned ag_prices_of_move(void)
@@ -52,9 +63,14 @@ bool ag_prices_worth_moving(unsigned crossings)
     return (uint64_t)crossings * 100 > (uint64_t)ag_prices_of_move() * (100 + WIN);
 }
 
+uint64_t ag_prices_gib_ns(void)
+{
+    return atomic_load_explicit(&self.gib_ns, memory_order_relaxed);
+}
+
 uint64_t ag_prices_crossing_ns(uint64_t bytes)
 {
-    uint64_t gib_ns = atomic_load_explicit(&self.gib_ns, memory_order_relaxed);
+    uint64_t gib_ns = ag_prices_gib_ns();
 
     return (uint64_t)((double)bytes / (double)REMEMBERS * (double)(gib_ns ? gib_ns : USUAL_GIB_NS));
 }

@@ -16,6 +16,10 @@
  *                        N passes over sixteen blocks of 16 MiB, K kernels on each in turn, or in
  *                        the order of NAMES, which are letters from a to p
  *     paging slow N      the same with a kernel on each that takes its time
+ *     paging within-twice N K
+ *                        the same with kernels that are given two addresses in each
+ *     paging product N   the same with a kernel that writes what it makes to each, N times, and then
+ *                        with one that takes its time over each as a factor, N times
  *     paging queue       kernels that are under way for long when others use what lies elsewhere
  *     paging pool N K    N passes over the parts of a block of a GiB, of 16 MiB each, K kernels on
  *                        each in turn
@@ -197,15 +201,15 @@ static void passes(unsigned n)
             CUdeviceptr entry = table + (BLOCKS - 1 - i) * sizeof(p[0]);
 
             args[0] = &p[i];
-            OK(cuLaunchKernel(add, 1, 1, 1, 1, 1, 1, 0, NULL, args, NULL));
-            OK(cuLaunchKernel(add, 1, 1, 1, 1, 1, 1, 0, NULL, args, NULL));
+            for (unsigned use = 0; use < 3; use++)
+                OK(cuLaunchKernel(add, 1, 1, 1, 1, 1, 1, 0, NULL, args, NULL));
             args[0] = &entry;
             OK(cuLaunchKernel(hidden, 1, 1, 1, 1, 1, 1, 0, NULL, args, NULL));
         }
     }
     for (unsigned i = 0; i < BLOCKS; i++)
-        wrong += count_wrong(p[i], 1024, i + 3 * n) +
-                 count_wrong(p[i] + 4096, WORDS - 1024, i + 1024 + 2 * n);
+        wrong += count_wrong(p[i], 1024, i + 4 * n) +
+                 count_wrong(p[i] + 4096, WORDS - 1024, i + 1024 + 3 * n);
     say("wrong: %u", wrong);
     free_all(p);
     OK(cuMemFree(table));
@@ -533,6 +537,78 @@ static void turns(CUfunction function, unsigned n, unsigned k, const char *names
     say("wrong: %u", end_turns(p, often));
 }
 
+static CUfunction function_of_three(const char *name, sim_kernel_fn kernel)
+{
+    CUmodule module;
+    CUfunction function;
+
+    sim_register_kernel(name, kernel, 3, (size_t[]){sizeof(CUdeviceptr), sizeof(CUdeviceptr), 8});
+    OK(cuModuleLoadData(&module, "paging"));
+    OK(cuModuleGetFunction(&function, module, name));
+    return function;
+}
+
+/* Goes on in what lies behind the second address. */
+static void touch_twice(const struct sim_kernel_call *call)
+{
+    touch(call);
+}
+
+static void touch_both(CUfunction function, CUdeviceptr first, CUdeviceptr second, uint64_t ns)
+{
+    OK(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, (void *[]){&first, &second, &ns}, NULL));
+}
+
+static void within_twice(unsigned n, unsigned k)
+{
+    CUdeviceptr p[TURN_BLOCKS];
+    CUfunction function = function_of_three("touch_twice", touch_twice);
+    unsigned often[TURN_BLOCKS];
+
+    begin_turns(p);
+    for (unsigned pass = 0; pass < n; pass++)
+        for (unsigned i = 0; i < TURN_BLOCKS; i++)
+            for (unsigned use = 0; use < k; use++)
+                touch_both(function, p[i], p[i] + 4 * MIB, 0);
+    for (unsigned i = 0; i < TURN_BLOCKS; i++)
+        often[i] = n * k;
+    say("wrong: %u", end_turns(p, often));
+}
+
+/* One of the two is a block, the other one has no pieces. */
+static void touch_product(const struct sim_kernel_call *call)
+{
+    uint64_t ns = *(uint64_t *)call->args[2];
+    struct sim_kernel_call of_block = *call;
+
+    sim_kernel_spend(ns);
+    of_block.args = ns ? call->args : call->args + 1;
+    touch(&of_block);
+}
+
+static void product(unsigned n)
+{
+    CUdeviceptr p[TURN_BLOCKS], small;
+    CUfunction function = function_of_three("touch_product", touch_product);
+    unsigned often[TURN_BLOCKS];
+
+    OK(cuMemAlloc(&small, 4096));
+    begin_turns(p);
+    for (unsigned pass = 0; pass < 2 * n; pass++) {
+        for (unsigned i = 0; i < TURN_BLOCKS; i++) {
+            if (pass < n)
+                touch_both(function, small, p[i], 0);
+            else
+                touch_both(function, p[i], small, 10000000000);
+        }
+        OK(cuCtxSynchronize()); /* what the pass took can be seen */
+    }
+    for (unsigned i = 0; i < TURN_BLOCKS; i++)
+        often[i] = 2 * n;
+    say("wrong: %u", end_turns(p, often));
+    OK(cuMemFree(small));
+}
+
 /* How many there are is not known to the compiler: so they are of one place in the code. */
 static __attribute__((noinline)) void allocate_turns(CUdeviceptr *p, unsigned from, unsigned to)
 {
@@ -836,6 +912,10 @@ int main(int argc, char **argv)
               argc > 4 ? argv[4] : IN_TURN);
     else if (!strcmp(what, "slow") && argc > 2)
         turns(function_of("touch_slowly", touch_slowly), (unsigned)atoi(argv[2]), 1, IN_TURN);
+    else if (!strcmp(what, "within-twice") && argc > 3)
+        within_twice((unsigned)atoi(argv[2]), (unsigned)atoi(argv[3]));
+    else if (!strcmp(what, "product") && argc > 2)
+        product((unsigned)atoi(argv[2]));
     else if (!strcmp(what, "queue"))
         queue();
     else if (!strcmp(what, "refused"))

@@ -24,9 +24,11 @@ static void note(uint64_t copy_ns, uint64_t rest_ns)
 
 static void test_usual(void)
 {
-    CHECK(ag_prices_of_move() == 180 && least_uses() == 2);
-    CHECK(!ag_prices_worth_moving(183) && ag_prices_worth_moving(184));
-    CHECK(ag_prices_crossing_ns(1024 * MIB) == 21000000);
+    CHECK(ag_prices_of_move() == 200 && least_uses() == 3 && ag_prices_gib_ns() == 0);
+    CHECK(!ag_prices_worth_moving(204) && ag_prices_worth_moving(205));
+    CHECK(ag_prices_crossing_ns(1024 * MIB) == 19500000);
+    ag_prices_note(0, 1, 1);
+    CHECK(ag_prices_of_move() == 200 && ag_prices_gib_ns() == 0);
 }
 
 static void test_measured(void)
@@ -35,26 +37,35 @@ static void test_measured(void)
     CHECK(ag_prices_of_move() == 150 && least_uses() == 2);
     note(1000000, 975000); /* it must win 2 % */
     CHECK(ag_prices_of_move() == 197 && least_uses() == 3);
-    note(1000000, 1805000);
-    CHECK(ag_prices_of_move() == 280 && least_uses() == 3);
     note(1000000, 0);
     CHECK(ag_prices_of_move() == 100 && least_uses() == 2);
-    CHECK(ag_prices_crossing_ns(128 * MIB) == 2000000);
+    CHECK(ag_prices_crossing_ns(128 * MIB) == 2000000 && ag_prices_gib_ns() == 16000000);
 }
 
-/* Whatever it takes, memory that is used often is worth it. */
+/* A kernel that reads memory of the host has the bus for itself; copies both ways do not. */
+static void test_copies_both_ways(void)
+{
+    note(1400000, 605000);
+    CHECK(ag_prices_of_move() == 200 && ag_prices_gib_ns() == 16000000);
+    ag_prices_note(64 * MIB, 800000, 0);
+    note(1400000, 405000);
+    CHECK(ag_prices_of_move() == 225 && ag_prices_crossing_ns(64 * MIB) == 800000);
+}
+
+/* Whatever it takes, memory that is used three times is worth it. */
 static void test_bounded(void)
 {
-    note(1, UINT64_MAX / 4000000);
-    CHECK(ag_prices_of_move() == 300 && least_uses() == 4);
+    note(1000000, 5000000);
+    CHECK(ag_prices_of_move() == 260 && least_uses() == 3);
     note(0, 0);
-    CHECK(ag_prices_of_move() <= 300 && least_uses() <= 4);
+    CHECK(ag_prices_of_move() == 100 && ag_prices_crossing_ns(64 * MIB) == 800000);
 }
 
 int main(void)
 {
     test_usual();
     test_measured();
+    test_copies_both_ways();
     test_bounded();
     return 0;
 }
