@@ -22,14 +22,18 @@ static struct ag_map graphs; /* by the graph that can be launched; under the loc
 
 /* --- one kernel --- */
 
-static void name_word(struct ag_names *names, uint64_t word)
+static void name_word(struct ag_names *names, uint64_t word, size_t offset)
 {
+    unsigned at = 0;
+
     if (!ag_range_may_hold(word) || names->n == AG_MOST_NAMED)
         return;
-    for (unsigned i = 0; i < names->n; i++)
-        if (names->at[i].address == word)
-            return;
-    names->at[names->n++] = (struct ag_name){.address = word, .uses = 1};
+    while (at < names->n && names->at[at].address > word)
+        at++;
+    if (at < names->n && names->at[at].address == word)
+        return;
+    memmove(&names->at[at + 1], &names->at[at], (names->n++ - at) * sizeof(names->at[0]));
+    names->at[at] = (struct ag_name){.address = word, .uses = 1, .offset = (uint32_t)offset};
 }
 
 static void name_bytes(struct ag_names *names, const unsigned char *bytes, size_t offset,
@@ -39,7 +43,7 @@ static void name_bytes(struct ag_names *names, const unsigned char *bytes, size_
 
     for (size_t at = -offset % sizeof(word); at + sizeof(word) <= size; at += sizeof(word)) {
         memcpy(&word, bytes + at, sizeof(word));
-        name_word(names, word);
+        name_word(names, word, offset + at);
     }
 }
 

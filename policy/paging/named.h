@@ -11,8 +11,11 @@ struct ag_name {
     CUdeviceptr address, range; /* in the range, or the part of it, that begins there */
     CUdeviceptr end;            /* of what is used of it; 0: that of the range */
     unsigned uses;              /* kernels that name it */
+    uint32_t offset;            /* where in the parameters of a kernel */
 };
 
+/* Of a launch; the highest address first: what lies behind two of them is most likely used by the
+ * one that is nearer. */
 struct ag_names {
     struct ag_name at[AG_MOST_NAMED];
     unsigned n;

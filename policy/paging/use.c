@@ -38,18 +38,19 @@
 
 /* What is about to be launched: a graph, or what names the memory of a kernel or a copy. */
 struct launched {
-    CUgraphExec graph;   /* NULL: none */
-    CUfunction function; /* of a kernel, or NULL */
-    CUstream stream;     /* a kernel's, as the driver is to get it */
-    uint64_t config;     /* likewise, of the launch */
-    uint64_t number;     /* of launches that use memory that can move */
-    bool has_room;       /* the device has some for another piece */
+    CUgraphExec graph; /* NULL: none */
+    uint64_t kernel;   /* alike for launches of a function with the same grid and so on; 0: none */
+    CUstream stream;   /* a kernel's, as the driver is to get it */
+    uint64_t number;   /* of launches that use memory that can move */
+    bool has_room;     /* the device has some for another piece */
     struct ag_names names;
 };
 
 /* What became of the pieces that it uses. */
 struct used {
     size_t comes, in_place; /* bytes */
+    uint64_t operand;       /* has the most of them; 0: there are none, or nobody knows */
+    size_t of_operand;
 };
 
 static struct {
@@ -78,20 +79,26 @@ static uint64_t near_bytes(const struct ag_context *context)
     return ag_budget_size(context->device) / NEAR_PART;
 }
 
-/* A piece that the launch uses so often. True: it is to come to the device. */
+static uint64_t operand_of(const struct launched *launched, const struct ag_name *name)
+{
+    return launched->kernel ? ag_hash_word(launched->kernel, name->offset) | 1 : 0;
+}
+
+/* A piece that the launch uses by that name. True: it is to come to the device, and not wanted yet. */
 static bool use_piece(const struct launched *launched, const struct ag_movable *range,
-                      struct ag_piece *piece, unsigned uses)
+                      struct ag_piece *piece, const struct ag_name *name)
 {
     bool on_host = !piece->handle->on_device;
     unsigned price;
 
     if (piece->used_by != launched->number) {
-        price = ag_foretell_use(piece, uses, on_host, near_bytes(range->context));
+        price = ag_foretell_use(piece, operand_of(launched, name), name->uses, on_host,
+                                near_bytes(range->context));
         piece->used_by = launched->number;
         piece->comes = on_host && !range->pinned &&
                        ag_place_comes(piece, launched->has_room || ag_prices_worth_moving(price));
         if (on_host && !piece->comes)
-            ag_site_count(range, AG_HELD_IN_PLACE, uses * piece->size);
+            ag_site_count(range, AG_HELD_IN_PLACE, name->uses * piece->size);
     }
     return piece->comes && on_host;
 }
@@ -138,10 +145,11 @@ static void use_block(const struct launched *launched, const struct ag_name *nam
 
         if (!is_of(name, range, piece))
             continue;
-        if (use_piece(launched, range, piece, name->uses)) {
+        if (use_piece(launched, range, piece, name)) {
             used->comes += piece->size;
             if (collects)
                 want(range, piece, 0);
+            piece->comes &= !collects; /* whoever else names it */
         } else if (!piece->handle->on_device) {
             used->in_place += piece->size;
         }
@@ -190,21 +198,38 @@ static void note_names(const struct launched *launched)
     }
 }
 
+/* Adds what one name has. */
+static void add_used(struct used *all, const struct used *one, uint64_t operand)
+{
+    size_t bytes = one->comes + one->in_place;
+
+    all->comes += one->comes;
+    all->in_place += one->in_place;
+    if (bytes <= all->of_operand)
+        return;
+    all->operand = operand;
+    all->of_operand = bytes;
+}
+
 static struct used use_all(const struct launched *launched, bool collects)
 {
     struct used used = {0};
     unsigned n;
     const struct ag_name *at = what_names(launched, &n);
 
-    for (unsigned i = 0; i < n; i++)
-        use_block(launched, &at[i], collects, &used);
+    for (unsigned i = 0; i < n; i++) {
+        struct used one = {0};
+
+        use_block(launched, &at[i], collects, &one);
+        add_used(&used, &one, operand_of(launched, &at[i]));
+    }
     return used;
 }
 
-/* The same function, or graph, with the same memory. */
+/* The same kernel, or graph, with the same memory. */
 static uint64_t key_of(const struct launched *launched)
 {
-    uint64_t key = ag_hash_word((uintptr_t)launched->graph, (uintptr_t)launched->function);
+    uint64_t key = ag_hash_word((uintptr_t)launched->graph, launched->kernel);
     unsigned n;
     const struct ag_name *at = what_names(launched, &n);
 
@@ -268,22 +293,18 @@ static void let_go(uint64_t bytes)
 
 /* --- who comes --- */
 
-/* Pieces that are wanted, as far as there is memory for them; their bytes. */
-static uint64_t let_come(void)
+/* Pieces that are wanted, as far as there is memory for them. */
+static void let_come(void)
 {
-    uint64_t bytes = 0;
-
     while (mover.next < mover.n_wanted && mover.n_batch < MOST_AT_ONCE) {
         struct ag_move *move = &mover.wanted[mover.next];
 
         move->to = ag_handle_get(mover.context->device, move->piece->size, true);
         if (!move->to)
             break;
-        bytes += move->piece->size;
         mover.batch[mover.n_batch++] = *move;
         mover.next++;
     }
-    return bytes;
 }
 
 static uint64_t still_to_come(void)
@@ -306,27 +327,27 @@ static void put_back_unmoved(void)
 }
 
 /* Bytes that go with those that came: room for what is still to come, or for later launches. */
-static uint64_t bytes_to_go(uint64_t came, uint64_t rest)
+static uint64_t bytes_to_go(uint64_t rest)
 {
     uint64_t spare = ag_budget_size(mover.context->device) / SPARE_PART;
-    uint64_t most = came > spare ? came : spare;
+    uint64_t kept = ag_handles_kept(mover.context->device);
 
-    if (rest)
-        return rest < most ? rest : most;
-    if (ag_handles_may_get(mover.context->device, spare, false))
+    if (spare < ag_ranges_piece_bytes())
+        spare = ag_ranges_piece_bytes();
+    if (kept >= spare || (!rest && ag_handles_may_get(mover.context->device, spare, false)))
         return 0;
-    return came < spare ? came : spare;
+    return spare - kept;
 }
 
-/* Moves as much away as comes, so that both ways are busy. False: nothing moves any more. */
+/* Has as much go as comes, once there is room to begin with: both ways are busy then. False:
+ * nothing moves any more. */
 static bool move_batch(void)
 {
-    uint64_t came;
     unsigned moved;
 
     mover.n_batch = 0;
-    came = let_come();
-    let_go(bytes_to_go(came, still_to_come()));
+    let_come();
+    let_go(bytes_to_go(still_to_come()));
     moved = ag_move_pieces(mover.context, mover.batch, mover.n_batch);
     ag_stats_add(AG_STAT_PAGE_BATCHES, 1);
     put_back_unmoved();
@@ -393,12 +414,12 @@ static void collect_wanted(struct ag_context *context, const struct launched *la
 
 /* --- when --- */
 
-static void note_in_place(CUfunction function, uint64_t bytes)
+static void note_in_place(uint64_t operand, uint64_t bytes)
 {
     uint64_t ns;
 
     (void)ag_ranges_lock();
-    ns = ag_prices_crossing_ns(bytes) * ag_toll_at_most((uintptr_t)function) / 100;
+    ns = ag_prices_crossing_ns(bytes) * ag_toll_at_most(operand) / 100;
     if (ns > self.in_place_ns)
         self.in_place_ns = ns;
     ag_ranges_unlock();
@@ -486,7 +507,7 @@ static struct used log_uses(struct launched *launched)
 
     (void)ag_ranges_lock();
     launched->number = ++self.n_launches;
-    ag_foretell_launch(key_of(launched), (uintptr_t)launched->function);
+    ag_foretell_launch(key_of(launched));
     used = use_all(launched, false);
     ag_ranges_unlock();
     return used;
@@ -507,12 +528,11 @@ static void use_launched(struct launched *launched)
     if (used.comes && bring(context, launched))
         return;
     used.in_place += used.comes;
-    if (!launched->function || !used.in_place)
+    if (!launched->kernel || !used.in_place)
         return;
-    note_in_place(launched->function, used.in_place);
+    note_in_place(used.operand, used.in_place);
     ag_progress_mark(context, used.in_place >= SLOW_BYTES);
-    ag_toll_before(launched->stream, (uintptr_t)launched->function, launched->config,
-                   used.in_place);
+    ag_toll_before(launched->stream, used.operand, used.in_place);
 }
 
 static CUstream stream_of(const struct ag_launch *launch)
@@ -520,6 +540,11 @@ static CUstream stream_of(const struct ag_launch *launch)
     if (launch->stream)
         return launch->stream;
     return launch->per_thread ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
+}
+
+static uint64_t kernel_of(const struct ag_launch *launch)
+{
+    return ag_hash_word((uintptr_t)launch->function, launch->config) | 1;
 }
 
 void ag_use_before_launch(const struct ag_launch *launch)
@@ -530,9 +555,8 @@ void ag_use_before_launch(const struct ag_launch *launch)
         return;
     ag_place_bring();
     launched.graph = NULL;
-    launched.function = launch->function;
+    launched.kernel = kernel_of(launch);
     launched.stream = stream_of(launch);
-    launched.config = launch->config;
     ag_toll_go_on(launched.stream);
     ag_name_launch(&launched.names, launch);
     if (launched.names.n)
@@ -556,7 +580,7 @@ void ag_use_before_copy(CUdeviceptr to, CUdeviceptr from, size_t bytes)
     struct launched launched; /* not zeroed, as above */
 
     launched.graph = NULL;
-    launched.function = NULL;
+    launched.kernel = 0;
     launched.names.n = 0;
     name_line(&launched.names, to, bytes);
     if (from != to)
@@ -573,7 +597,7 @@ void ag_use_before_graph(CUgraphExec exec)
         return;
     ag_place_bring();
     launched.graph = exec;
-    launched.function = NULL;
+    launched.kernel = 0;
     launched.names.n = 0;
     use_launched(&launched);
 }

@@ -1,8 +1,13 @@
 /* The log of launches, and what it foretells: see foretell.h.
  *
- * Each use of a piece is a record, and each record knows the next one of the same piece. So the
- * entry of the launch that came after the same launches before tells of each of its pieces when it
- * was used next, and, from there on, again. */
+ * Each use of a piece is a record, and each record knows the next one of the same piece and the one
+ * before. So the entry of the launch that came after the same launches before tells of each of its
+ * pieces when it was used next, and, from there on, again.
+ *
+ * Launches are not the same where allocators give them other memory in each of the first
+ * iterations. Then a piece is taken to be used as it was when it last was that operand. And a piece
+ * of which not even that is known is taken to be used where it was in the iteration before: one
+ * lasts, in launches, as long as a piece that lies on the host was not that operand. */
 #include "policy/paging/plan/foretell.h"
 
 #include <stdbool.h>
@@ -16,15 +21,19 @@
 #define RECORDS ((uint64_t)1 << 18)
 #define ALIKE   4u    /* launches that have to be the same, for what follows to be */
 #define ENOUGH  1000u /* hundredths of a crossing: no price of moving is near that */
+#define BACK    64u   /* uses of a piece that are looked at */
 
 struct record {
-    uint64_t next; /* the entry that uses the piece next; 0: none by now */
-    uint32_t at;   /* which of its records does */
-    uint32_t uses; /* of this one */
+    uint64_t operand;
+    uint64_t next;      /* the entry that uses the piece next; 0: none by now */
+    uint64_t before;    /* likewise */
+    uint32_t at;        /* which of the next one's records does */
+    uint32_t before_at; /* likewise */
+    uint32_t uses;      /* of this one */
 };
 
 struct entry {
-    uint64_t key, function, repeats;
+    uint64_t key, repeats;
     uint64_t volume; /* bytes that launches had used before it */
     uint64_t first;  /* record */
     uint64_t match;  /* the entry like it, as it was foretold, or 0 */
@@ -44,7 +53,8 @@ static struct {
     bool has_failed;
     uint64_t n_entries, n_records, volume; /* entries are numbered from 1 */
     uint64_t last_keys[ALIKE];
-    bool is_again; /* the launch that began last is the one before it once more */
+    uint64_t period; /* entries of an iteration; 0: not known */
+    bool is_again;   /* the launch that began last is the one before it once more */
 } self;
 
 static struct entry *entry_at(uint64_t number)
@@ -96,7 +106,7 @@ static uint64_t find_match(void)
     return match;
 }
 
-void ag_foretell_launch(uint64_t key, uint64_t function)
+void ag_foretell_launch(uint64_t key)
 {
     struct entry *last;
 
@@ -111,7 +121,6 @@ void ag_foretell_launch(uint64_t key, uint64_t function)
     self.n_entries++;
     *entry_at(self.n_entries) = (struct entry){
         .key = key,
-        .function = function,
         .repeats = 1,
         .volume = self.volume,
         .first = self.n_records,
@@ -129,9 +138,50 @@ static struct record *last_record(const struct ag_piece *piece)
                                       : NULL;
 }
 
-static uint64_t price_of_uses(const struct entry *entry, uint64_t uses)
+static uint64_t price_of(const struct entry *entry, const struct record *record)
 {
-    return ag_toll_of(entry->function) * entry->repeats * uses;
+    return ag_toll_of(record->operand) * entry->repeats * record->uses;
+}
+
+/* Goes to the use of the piece before that one. False: it is not known. */
+static bool go_back(uint64_t *number, uint32_t *at)
+{
+    const struct record *record = use_record(entry_at(*number), *at);
+
+    *number = record->before;
+    *at = record->before_at;
+    return is_known(*number);
+}
+
+/* The entry that used the piece as this operand before its last use; 0: none is known. */
+static uint64_t last_alike(const struct ag_piece *piece, const struct record **ret_record)
+{
+    uint64_t number = piece->logged_in;
+    uint32_t at = piece->logged_at;
+    uint64_t operand = use_record(entry_at(number), at)->operand;
+
+    for (unsigned i = 0; i < BACK && go_back(&number, &at); i++) {
+        *ret_record = use_record(entry_at(number), at);
+        if ((*ret_record)->operand == operand)
+            return number;
+    }
+    return 0;
+}
+
+/* In how many entries it is used as it was in the iteration before; 0: it was not. */
+static uint64_t next_in_iteration(const struct ag_piece *piece)
+{
+    uint64_t number = piece->logged_in, first = 0;
+    uint32_t at = piece->logged_at;
+
+    if (!self.period || !is_known(number))
+        return 0;
+    for (unsigned i = 0; i < BACK && number + self.period > self.n_entries; i++) {
+        first = number;
+        if (!go_back(&number, &at))
+            break;
+    }
+    return first ? first + self.period - self.n_entries : 0;
 }
 
 /* What the uses cost in place that follow each other from that record on. */
@@ -143,7 +193,7 @@ static unsigned price_from(uint64_t number, uint32_t at, uint64_t near)
         const struct entry *entry = entry_at(number);
         const struct record *record = use_record(entry, at);
 
-        price += price_of_uses(entry, record->uses);
+        price += price_of(entry, record);
         if (price > ENOUGH)
             return ENOUGH;
         if (!is_known(record->next) || entry_at(record->next)->volume - entry->volume > near)
@@ -154,23 +204,27 @@ static unsigned price_from(uint64_t number, uint32_t at, uint64_t near)
 }
 
 /* Nothing is foretold: it may go on as it did just now. */
-static unsigned price_by_now(const struct ag_piece *piece, const struct record *last, unsigned uses,
-                             uint64_t near)
+static unsigned price_by_now(const struct ag_piece *piece, const struct record *last,
+                             const struct record *now, uint64_t near)
 {
     const struct entry *entry = entry_at(self.n_entries);
-    uint64_t price = price_of_uses(entry, uses);
+    uint64_t price = price_of(entry, now);
 
     if (last && entry->volume - entry_at(piece->logged_in)->volume <= near)
-        price += price_of_uses(entry_at(piece->logged_in), last->uses);
+        price += price_of(entry_at(piece->logged_in), last);
     return price < ENOUGH ? (unsigned)price : ENOUGH;
 }
 
 /* Adds a record of the piece. Its last one knows of it then. */
-static void add_record(struct ag_piece *piece, struct record *last, unsigned uses)
+static void add_record(struct ag_piece *piece, struct record *last, struct record now)
 {
     struct entry *entry = entry_at(self.n_entries);
 
-    *use_record(entry, entry->n) = (struct record){.uses = uses};
+    if (last) {
+        now.before = piece->logged_in;
+        now.before_at = piece->logged_at;
+    }
+    *use_record(entry, entry->n) = now;
     self.n_records++;
     if (last) {
         last->next = self.n_entries;
@@ -192,16 +246,25 @@ static const struct record *foretold(const struct ag_piece *piece, uint64_t *ret
                : NULL;
 }
 
-static void expect_next(struct ag_piece *piece)
+static void expect_next(struct ag_piece *piece, bool on_host)
 {
-    uint64_t number;
-    const struct record *like = foretold(piece, &number);
+    const struct record *alike = NULL, *like;
+    uint64_t number, last = last_alike(piece, &alike);
 
+    if (last && on_host)
+        self.period = self.n_entries - last;
+    like = foretold(piece, &number);
+    if ((!like || !like->next) && last) {
+        like = alike;
+        number = last;
+    }
     piece->expected = like && like->next ? self.n_entries + (like->next - number) : 0;
 }
 
-unsigned ag_foretell_use(struct ag_piece *piece, unsigned uses, bool asks, uint64_t near)
+unsigned ag_foretell_use(struct ag_piece *piece, uint64_t operand, unsigned uses, bool on_host,
+                         uint64_t near)
 {
+    const struct record now = {.operand = operand, .uses = uses};
     const struct entry *entry;
     struct record *last;
     uint64_t number;
@@ -211,21 +274,23 @@ unsigned ag_foretell_use(struct ag_piece *piece, unsigned uses, bool asks, uint6
         return 100 * uses;
     entry = entry_at(self.n_entries);
     if (self.is_again || entry->n == UINT16_MAX)
-        return price_by_now(piece, NULL, uses, near);
+        return price_by_now(piece, NULL, &now, near);
     last = last_record(piece);
-    if (asks)
-        price = price_by_now(piece, last, uses, near);
-    add_record(piece, last, uses);
-    expect_next(piece);
-    if (asks && foretold(piece, &number))
+    if (on_host)
+        price = price_by_now(piece, last, &now, near);
+    add_record(piece, last, now);
+    expect_next(piece, on_host);
+    if (on_host && foretold(piece, &number))
         price = price_from(number, piece->logged_at, near);
     return price;
 }
 
 bool ag_foretell_is_due(const struct ag_piece *piece, uint64_t *ret_launches)
 {
+    uint64_t number;
+
     *ret_launches = piece->expected - self.n_entries;
-    return piece->expected > self.n_entries;
+    return piece->expected > self.n_entries && foretold(piece, &number);
 }
 
 unsigned ag_foretell_price_when_due(const struct ag_piece *piece, uint64_t near)
@@ -238,11 +303,14 @@ unsigned ag_foretell_price_when_due(const struct ag_piece *piece, uint64_t near)
 
 uint64_t ag_foretell_next_use(const struct ag_piece *piece)
 {
+    uint64_t next;
+
     if (!piece->logged_in)
         return UINT64_MAX;
     if (piece->expected > self.n_entries)
         return piece->expected - self.n_entries;
-    return self.n_entries - piece->logged_in;
+    next = next_in_iteration(piece);
+    return next ? next : self.n_entries - piece->logged_in;
 }
 
 void ag_foretell_begin_child(void)

@@ -12,18 +12,21 @@
 
 #include "policy/paging/ranges.h"
 
-/* A launch follows: `key` is the same for launches of the same function with the same memory, and
- * `function` is whose price counts (toll.h). The same one again is no other entry. */
-void ag_foretell_launch(uint64_t key, uint64_t function);
-/* The launch that began last uses the piece so many times, in the order of those calls. Where the
- * caller `asks`, in hundredths of a crossing of the bus: what this costs if the piece lies on the
- * host, together with its uses to come, as long as no more than `near` bytes are used between two
- * of them. */
-unsigned ag_foretell_use(struct ag_piece *piece, unsigned uses, bool asks, uint64_t near);
-/* In how many launches is the piece expected to be used next? The one that nothing is known of is
- * as far ahead as its last use is ago, and one without a use is the last of all. */
+/* A launch follows: `key` is the same for launches of the same kernel with the same memory. The same
+ * one again is no other entry. */
+void ag_foretell_launch(uint64_t key);
+/* The launch that began last uses the piece so many times, in the order of those calls, as that
+ * operand, whose price counts (toll.h). If it lies on the host, in hundredths of a crossing of the
+ * bus: what this costs there, together with its uses to come, as long as no more than `near` bytes
+ * are used between two of them. */
+unsigned ag_foretell_use(struct ag_piece *piece, uint64_t operand, unsigned uses, bool on_host,
+                         uint64_t near);
+/* In how many launches is the piece expected to be used next? One is expected where it was used in
+ * the iteration before, if nothing better is known; the one that nothing is known of is as far
+ * ahead as its last use is ago, and one without a use is the last of all. */
 uint64_t ag_foretell_next_use(const struct ag_piece *piece);
-/* Is a use of the piece foretold, and in how many launches? */
+/* Is a use of the piece foretold, as the last few launches were the same before, and in how many
+ * launches? */
 bool ag_foretell_is_due(const struct ag_piece *piece, uint64_t *ret_launches);
 /* Its price, like that of a use now. */
 unsigned ag_foretell_price_when_due(const struct ag_piece *piece, uint64_t near);

@@ -3,7 +3,7 @@
  * A launch is timed by an event before it, and one after it, which is recorded when the next work
  * of that stream comes while the kernel still runs. Whatever the driver refuses, there is no
  * measurement then. The program may be far ahead of the device: so many launches are under way, but
- * one of each function, and of a function whose first one is, the price is not known but high. */
+ * one for each operand, and where that is its first, its price is not known but high. */
 #include "policy/paging/plan/toll.h"
 
 #include <stdatomic.h>
@@ -15,7 +15,7 @@
 #include "policy/paging/plan/prices.h"
 #include "policy/paging/ranges.h"
 
-#define FUNCTIONS   1024u             /* of two that share a place, the later one has it */
+#define OPERANDS    4096u             /* of two that share a place, the later one has it */
 #define TIMED       3u                /* launches of each; the quickest counts */
 #define LEAST_BYTES ((size_t)4 << 20) /* what takes less may take longer for another reason */
 #define MOST        5000u
@@ -23,16 +23,16 @@
 #define HIGH        400u /* more than a move takes */
 
 struct toll {
-    uint64_t function;
+    uint64_t operand;
     unsigned price, timed;
     bool is_timed_now;
-    uint64_t config; /* of its last launch, which was not refused */
+    bool is_taken; /* the driver has not refused its last launch */
 };
 
-/* The function of the thread's last launch that used enough memory of the host. */
-static _Thread_local uint64_t last_function;
+/* The operand of the thread's last launch that used enough memory of the host. */
+static _Thread_local uint64_t last_operand;
 
-static struct toll tolls[FUNCTIONS]; /* under the lock of the ranges */
+static struct toll tolls[OPERANDS]; /* under the lock of the ranges */
 
 #define TIMINGS 32u
 
@@ -41,7 +41,7 @@ struct timing {
     enum { FREE, RUNS, ENDS } stage; /* RUNS: it may; ENDS: the event after it is recorded */
     CUevent before, after;
     CUstream stream;
-    uint64_t function;
+    uint64_t operand;
     size_t bytes;
 };
 
@@ -55,53 +55,53 @@ static struct {
 
 /* --- prices --- */
 
-static struct toll *place_of(uint64_t function)
+static struct toll *place_of(uint64_t operand)
 {
-    return &tolls[ag_hash_entry(function, FUNCTIONS)];
+    return &tolls[ag_hash_entry(operand, OPERANDS)];
 }
 
-unsigned ag_toll_of(uint64_t function)
+unsigned ag_toll_of(uint64_t operand)
 {
-    const struct toll *toll = place_of(function);
+    const struct toll *toll = place_of(operand);
 
-    if (!function || toll->function != function)
+    if (!operand || toll->operand != operand)
         return USUAL;
     if (toll->timed)
         return toll->price;
     return toll->is_timed_now ? HIGH : USUAL;
 }
 
-unsigned ag_toll_at_most(uint64_t function)
+unsigned ag_toll_at_most(uint64_t operand)
 {
-    const struct toll *toll = place_of(function);
+    const struct toll *toll = place_of(operand);
 
-    return toll->function == function && toll->timed ? toll->price : MOST;
+    return toll->operand == operand && toll->timed ? toll->price : MOST;
 }
 
-/* Is another launch of the function to be timed? It is from now on. The driver has taken one of
- * that configuration: an event before one that it refuses would be all that is in the stream. */
-static bool begin_function(uint64_t function, uint64_t config)
+/* Is another launch with the operand to be timed? It is from now on. The driver has taken one: an
+ * event before one that it refuses would be all that is in the stream. */
+static bool begin_operand(uint64_t operand)
 {
-    struct toll *toll = place_of(function);
+    struct toll *toll = place_of(operand);
     bool wanted;
 
     (void)ag_ranges_lock();
-    if (toll->function != function)
-        *toll = (struct toll){.function = function, .price = MOST};
-    wanted = toll->config == config && !toll->is_timed_now && toll->timed < TIMED;
-    toll->config = config;
+    if (toll->operand != operand)
+        *toll = (struct toll){.operand = operand, .price = MOST};
+    wanted = toll->is_taken && !toll->is_timed_now && toll->timed < TIMED;
+    toll->is_taken = true;
     toll->is_timed_now |= wanted;
     ag_ranges_unlock();
     return wanted;
 }
 
 /* `price` is 0 where there was no measurement. */
-static void end_function(uint64_t function, uint64_t price)
+static void end_operand(uint64_t operand, uint64_t price)
 {
-    struct toll *toll = place_of(function);
+    struct toll *toll = place_of(operand);
 
     (void)ag_ranges_lock();
-    if (toll->function == function) {
+    if (toll->operand == operand) {
         toll->is_timed_now = false;
         toll->timed += price != 0;
         if (price && price < toll->price)
@@ -121,7 +121,7 @@ static uint64_t crossings_of(uint64_t ns, size_t bytes)
 
 static void end_timing(struct timing *timing, uint64_t price)
 {
-    end_function(timing->function, price);
+    end_operand(timing->operand, price);
     timing->stage = FREE;
     if (timing == self.running)
         self.running = NULL;
@@ -184,22 +184,22 @@ static void record_after(struct timing *timing)
     self.running = NULL;
 }
 
-static void begin_timing(CUstream stream, uint64_t function, uint64_t config, size_t bytes)
+static void begin_timing(CUstream stream, uint64_t operand, size_t bytes)
 {
     struct timing *timing;
 
-    if (!begin_function(function, config))
+    if (!begin_operand(operand))
         return;
     timing = free_timing();
     if (!timing || ag_cu.cuEventRecord(timing->before, stream) != CUDA_SUCCESS) {
-        end_function(function, 0);
+        end_operand(operand, 0);
         return;
     }
     *timing = (struct timing){.stage = RUNS,
                               .before = timing->before,
                               .after = timing->after,
                               .stream = stream,
-                              .function = function,
+                              .operand = operand,
                               .bytes = bytes};
     self.running = timing;
     atomic_fetch_add_explicit(&self.n_busy, 1, memory_order_relaxed);
@@ -234,25 +234,25 @@ void ag_toll_go_on(CUstream stream)
     ag_paging_moment_end(&self.moment);
 }
 
-void ag_toll_before(CUstream stream, uint64_t function, uint64_t config, size_t bytes)
+void ag_toll_before(CUstream stream, uint64_t operand, size_t bytes)
 {
-    last_function = bytes < LEAST_BYTES ? 0 : function;
+    last_operand = bytes < LEAST_BYTES ? 0 : operand;
     if (bytes < LEAST_BYTES || !ag_paging_moment_begin(&self.moment))
         return;
     end_lost();
     if (self.running) /* of a stream that had no work since */
         end_timing(self.running, 0);
-    begin_timing(stream, function, config, bytes);
+    begin_timing(stream, operand, bytes);
     ag_paging_moment_end(&self.moment);
 }
 
 void ag_toll_refused(void)
 {
-    struct toll *toll = place_of(last_function);
+    struct toll *toll = place_of(last_operand);
 
     (void)ag_ranges_lock();
-    if (last_function && toll->function == last_function)
-        toll->config = 0;
+    if (last_operand && toll->operand == last_operand)
+        toll->is_taken = false;
     ag_ranges_unlock();
 }
 
@@ -274,7 +274,7 @@ void ag_toll_begin_child(void)
     atomic_store(&self.n_busy, 0);
     for (unsigned i = 0; i < TIMINGS; i++)
         self.timings[i].stage = FREE;
-    for (unsigned i = 0; i < FUNCTIONS; i++)
+    for (unsigned i = 0; i < OPERANDS; i++)
         tolls[i].is_timed_now = false;
     ag_paging_moment_begin_child(&self.moment);
 }

@@ -1,6 +1,10 @@
 /* What it costs a kernel to use memory on the host, against one crossing of the bus of all that
  * memory. For a kernel that goes through it once that is 1; a product of matrices reads its
- * operands again and again, which takes many times as long. Measured by events around launches. */
+ * operands again and again, which takes many times as long. Measured by events around launches.
+ *
+ * An operand is a parameter of a function that is launched with that grid, block and so on: of a
+ * product, the factors are read thirty times, and what it makes is written once; and a library has
+ * one function for products of many sizes. */
 #ifndef AG_PAGING_TOLL_H
 #define AG_PAGING_TOLL_H
 
@@ -9,23 +13,22 @@
 
 #include "interpose/core/driver/abi.h"
 
-/* In hundredths of a crossing; 100 for a function of which nothing is known, and for 0, which
- * stands for what is no kernel; more than a move takes as long as its first launch is timed, so
- * that it does not use memory of the host again and again meanwhile. With the lock of the ranges
- * held. */
-unsigned ag_toll_of(uint64_t function);
+/* In hundredths of a crossing; 100 for an operand of which nothing is known, and for 0, which
+ * stands for what is none; more than a move takes as long as its first launch is timed, so that it
+ * does not use memory of the host again and again meanwhile. With the lock of the ranges held. */
+unsigned ag_toll_of(uint64_t operand);
 
-/* What it may be: far more, for a function of which nothing is known. */
-unsigned ag_toll_at_most(uint64_t function);
+/* What it may be: far more, for an operand of which nothing is known. */
+unsigned ag_toll_at_most(uint64_t operand);
 
 /* Called before the driver's launch of any function on that stream, outside the latch, with no lock
  * held: what is timed on it ends here. */
 void ag_toll_go_on(CUstream stream);
 /* Called after that, before the launch of that function, likewise: so many bytes that it names lie
- * on the host, and stay there. Times it now and then. The stream is the one that the driver is to
- * get. */
-void ag_toll_before(CUstream stream, uint64_t function, uint64_t config, size_t bytes);
-/* Called after that, where the driver has refused the launch: one of that configuration is not
+ * on the host, and stay there, most of them in that operand. Times it now and then. The stream is
+ * the one that the driver is to get. */
+void ag_toll_before(CUstream stream, uint64_t operand, size_t bytes);
+/* Called after that, where the driver has refused the launch: the next one with that operand is not
  * timed. */
 void ag_toll_refused(void);
 

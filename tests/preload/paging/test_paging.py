@@ -278,6 +278,18 @@ class Answers(Case):
         self.assertEqual((result.status, result.out), (0, 'wrong: 0\n'), result.err)
         self.assertGreater(result.report()['pressure']['moved_in_bytes'], 30 * 2 ** 21)
 
+    def test_slow_by_one_operand(self):
+        """What a product is written to crosses the bus once, its factors many times: the one says nothing of the others."""
+        moved = [self.pressure_of('product', passes, sched='reluctant')['moved_in_bytes'] for passes in ('1', '4')]
+        self.assertGreater(moved[1] - moved[0], 2 * 30 * 2 ** 21)
+
+    @counted
+    def test_named_twice(self):
+        """A piece that a launch is given two addresses of comes once."""
+        once, twice = (self.pressure_of(part, '4', '20')['moved_in_bytes'] for part in ('turns', 'within-twice'))
+        self.assertGreater(once, 0)
+        self.assertLess(twice, 1.1 * once)
+
 
 class Ahead(Case):
     """Where little of the device is left, a sixteenth of what it has is made of the host's memory, by a thread of ours."""

@@ -11,11 +11,11 @@
 #define NEAR   (4 * BYTES)
 
 static struct ag_piece pieces[PIECES];
-static unsigned dear; /* the function that costs ten times as much as a crossing */
+static unsigned dear; /* the operand that costs ten times as much as a crossing */
 
-unsigned ag_toll_of(uint64_t function)
+unsigned ag_toll_of(uint64_t operand)
 {
-    return dear && function == dear ? 1000 : 100;
+    return dear && operand == dear ? 1000 : 100;
 }
 
 static struct ag_piece *piece_of(char name)
@@ -23,17 +23,23 @@ static struct ag_piece *piece_of(char name)
     return &pieces[name - 'a'];
 }
 
-/* A launch for each letter, of a function of its own: the price of the last one. */
-static unsigned use(const char *names)
+/* A launch for each letter, with an operand of its own: the price of the last one. Each launch has a
+ * key of its own from the first one of `others` on, or else that of the letter. */
+static unsigned use_as(const char *names, bool on_host, uint64_t others)
 {
     unsigned price = 0;
 
     for (; *names; names++) {
         piece_of(*names)->size = BYTES;
-        ag_foretell_launch((uint64_t)*names, (uint64_t)*names);
-        price = ag_foretell_use(piece_of(*names), 1, true, NEAR);
+        ag_foretell_launch(others ? others++ : (uint64_t)*names);
+        price = ag_foretell_use(piece_of(*names), (uint64_t)*names, 1, on_host, NEAR);
     }
     return price;
+}
+
+static unsigned use(const char *names)
+{
+    return use_as(names, true, 0);
 }
 
 static void test_nothing_known(void)
@@ -56,7 +62,7 @@ static void test_by_now(void)
 static void test_repeated(void)
 {
     CHECK(use("qq") == 200 && use("q") == 300);
-    CHECK(use("r") == 100 && ag_foretell_next_use(piece_of('q')) == 1);
+    CHECK(use("r") == 100 && ag_foretell_next_use(piece_of('q')) == 7 - 1);
 }
 
 static void test_in_turn(void)
@@ -129,12 +135,30 @@ static void test_bounds(void)
     CHECK(ag_foretell_next_use(piece_of('w')) > 60000);
     for (unsigned turn = 0; turn < 3; turn++) {
         for (uint64_t i = 0; i < 4096; i++) {
-            ag_foretell_launch(1000 + i, 0);
+            ag_foretell_launch(1000 + i);
             for (unsigned j = 0; j < PIECES; j++)
-                (void)ag_foretell_use(&pieces[j], 1, false, NEAR);
+                (void)ag_foretell_use(&pieces[j], 0, 1, false, NEAR);
         }
     }
     CHECK(ag_foretell_next_use(piece_of('a')) == 1);
+}
+
+/* Kernels are the same in each turn, the rest of their memory is not. */
+static void test_other_memory(void)
+{
+    ag_foretell_begin_child();
+    for (unsigned i = 0; i < PIECES; i++)
+        pieces[i] = (struct ag_piece){0};
+    use_as("abcdefgh", false, 1000);
+    use_as("a", false, 2000);
+    CHECK(ag_foretell_next_use(piece_of('b')) == 7 && ag_foretell_next_use(piece_of('a')) == 8);
+    use_as("b", true, 3000); /* which says how long a turn is */
+    CHECK(ag_foretell_next_use(piece_of('c')) == 1 && ag_foretell_next_use(piece_of('h')) == 6);
+    CHECK(ag_foretell_next_use(piece_of('a')) == 7 && ag_foretell_next_use(piece_of('b')) == 8);
+    use_as("cdefgh", false, 4000);
+    CHECK(ag_foretell_next_use(piece_of('a')) == 1 && ag_foretell_next_use(piece_of('h')) == 8);
+    use_as("xx", false, 5000); /* later than ever: it is as far ahead as it was used ago */
+    CHECK(ag_foretell_next_use(piece_of('a')) == 9);
 }
 
 /* A child begins anew. */
@@ -157,6 +181,7 @@ int main(void)
     test_prices_to_come();
     test_due();
     test_bounds();
+    test_other_memory();
     test_child();
     return 0;
 }
