@@ -14,8 +14,8 @@ struct ag_name {
     uint32_t offset;            /* where in the parameters of a kernel */
 };
 
-/* Of a launch; the highest address first: what lies behind two of them is most likely used by the
- * one that is nearer. */
+/* The names of a launch, the highest address first: what lies after two of them is most likely used
+ * by the one that is nearer. */
 struct ag_names {
     struct ag_name at[AG_MOST_NAMED];
     unsigned n;

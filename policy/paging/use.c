@@ -84,7 +84,8 @@ static uint64_t operand_of(const struct launched *launched, const struct ag_name
     return launched->kernel ? ag_hash_word(launched->kernel, name->offset) | 1 : 0;
 }
 
-/* A piece that the launch uses by that name. True: it is to come to the device, and not wanted yet. */
+/* A piece that the launch uses by that name. True: it is to come to the device, and not wanted yet.
+ */
 static bool use_piece(const struct launched *launched, const struct ag_movable *range,
                       struct ag_piece *piece, const struct ag_name *name)
 {

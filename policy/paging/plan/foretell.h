@@ -12,8 +12,8 @@
 
 #include "policy/paging/ranges.h"
 
-/* A launch follows: `key` is the same for launches of the same kernel with the same memory. The same
- * one again is no other entry. */
+/* A launch follows: `key` is the same for launches of the same kernel with the same memory. The
+ * same one again is no other entry. */
 void ag_foretell_launch(uint64_t key);
 /* The launch that began last uses the piece so many times, in the order of those calls, as that
  * operand, whose price counts (toll.h). If it lies on the host, in hundredths of a crossing of the

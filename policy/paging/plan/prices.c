@@ -21,7 +21,8 @@ static uint64_t gib_ns_of(uint64_t bytes, uint64_t ns)
     return (uint64_t)((double)ns / (double)bytes * (double)REMEMBERS);
 }
 
-/* Of copies of that kind a kernel makes one: in the other direction nothing goes meanwhile. */
+/* A kernel that uses memory of the host has the bus like a copy beside which nothing goes the other
+ * way. */
 static void note_fastest(uint64_t bytes, uint64_t copy_ns)
 {
     uint64_t gib_ns = gib_ns_of(bytes, copy_ns), fastest = ag_prices_gib_ns();

@@ -16,7 +16,7 @@ unsigned ag_prices_of_move(void);
 bool ag_prices_worth_moving(unsigned crossings);
 /* How long one crossing of so many bytes takes, as fast as the bus has been seen to be. */
 uint64_t ag_prices_crossing_ns(uint64_t bytes);
-/* That of a GiB, as measured; 0: nothing is. */
+/* How long a GiB takes, as measured; 0: nothing is. */
 uint64_t ag_prices_gib_ns(void);
 
 #endif

@@ -23,8 +23,8 @@ static struct ag_piece *piece_of(char name)
     return &pieces[name - 'a'];
 }
 
-/* A launch for each letter, with an operand of its own: the price of the last one. Each launch has a
- * key of its own from the first one of `others` on, or else that of the letter. */
+/* A launch for each letter, with an operand of its own: the price of the last one. Each launch has
+ * a key of its own from the first one of `others` on, or else that of the letter. */
 static unsigned use_as(const char *names, bool on_host, uint64_t others)
 {
     unsigned price = 0;
