@@ -23,6 +23,7 @@ In the frame and in other pages a directive is a comment of its own, and what is
     runs                      the runs that the page is of
     apps                      programs
     bench bench|traces        other allocators beside ours: the bench's own rows, and the traces that it played
+    bench without             Allograft as it is beside Allograft with one setting changed
 
 {table/row.column} in the prose is that figure, {programs/WAY.programs}, .mean, .least and .most what the programs come to
 under a way of running them. Another page has `<!-- figures: NAME -->`, for a table of the frame.
@@ -263,10 +264,26 @@ class Page:
             said += f"| {way} | {len(ratios)} | {statistics.geometric_mean(ratios):.3f}x | {min(ratios):.3f}x |\n"
         return said
 
+    def without(self):
+        """What a mechanism wins: the figure without it, over the figure with it."""
+        rows = []
+        for name in self.results.run_of("without")["tables"]["without"]["rows"]:
+            row = self.results.row(f"without/{name}")
+            if "allograft" in row and not SAID_BY_OTHERS.search(name) and not name.endswith("wrong_words"):
+                kind = "traces" if " trace_" in name else "bench"
+                rows.append((self.name_of(f"{kind}/{name}", name), row))
+        settings = list(dict.fromkeys(one for _, row in rows for one in row if one != "allograft"))
+        return markdown([["", "as it is", *(f"`{one.split()[1]}`" for one in settings)]] +
+                        [[name, row["allograft"].text(), *(gain(times(row[one], row["allograft"])) if one in row else "-"
+                                                           for one in settings)] for name, row in rows]) + \
+            "\n" + self.results.provenance(["without"]) + "\n"
+
     def bench(self, table):
         """`bench`, whose rows the bench has by itself, or `traces`, which it played."""
         if table not in self.results.newest:
             return "Not measured yet.\n"
+        if table == "without":
+            return self.without()
         rows, who = [], []
         for name in self.results.run_of(table)["tables"][table]["rows"]:
             if SAID_BY_OTHERS.search(name):

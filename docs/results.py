@@ -233,14 +233,16 @@ def of_tuned(data):
 
 
 def of_bench(data):
-    """tests/bench/run.py --out."""
+    """tests/bench/run.py --out, also with --without."""
     tables = {}
+    without = any("=" in contestant for contestant in data["values"])
     for contestant, figures in data["values"].items():
         for name, values in figures.items():
-            table = tables.setdefault("traces" if " trace_" in name else "bench", {"died": [], "rows": {}})
+            kind = "without" if without else "traces" if " trace_" in name else "bench"
+            table = tables.setdefault(kind, {"died": [], "rows": {}})
             table["rows"].setdefault(name, {})[contestant] = values
     for one in data["died"]:
-        table = "traces" if one[1] in ("trace", "checked") else "bench"
+        table = "without" if without else "traces" if one[1] in ("trace", "checked") else "bench"
         tables.setdefault(table, {"died": [], "rows": {}})["died"].append(one)
     return {"suite": "bench", "iterations": data["iterations"], "tables": tables}
 

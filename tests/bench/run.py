@@ -2,6 +2,9 @@
 """Allograft beside other allocators: the same work by each of them in turn, and the medians.
 
 usage: run.py --bench PROGRAM --library liballograft.so [--trace FILE]... [--iterations N] [--out FILE]
+              [--without NAME=VALUE]...
+
+With --without, the contestants are Allograft as it is, and with each of these settings: what a mechanism wins.
 
 PROGRAM is what build.sh makes. A trace has RMM's columns; one whose name ends in .xz is unpacked first. Each
 iteration runs every row by every contestant, one process after the other, so that all see the same machine.
@@ -47,9 +50,10 @@ def run(options, contestant, words):
     """name -> value of one process."""
     env = clean_environment()
     heap = contestant
-    if contestant in OURS:
+    if contestant.split()[0] == "allograft":
         heap = "cudamalloc"
-        env.update(OURS[contestant], LD_PRELOAD=os.path.abspath(options.library), ALLOGRAFT_STATS="off")
+        settings = dict([contestant.split()[1].split("=", 1)]) if "=" in contestant else OURS[contestant]
+        env.update(settings, LD_PRELOAD=os.path.abspath(options.library), ALLOGRAFT_STATS="off")
     elif contestant == "native":
         heap = "cudamalloc"
     done = subprocess.run([options.bench, heap, *words], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -60,6 +64,8 @@ def run(options, contestant, words):
 
 
 def contestants(options):
+    if options.without:
+        return ["allograft", *(f"allograft {setting}" for setting in options.without)]
     listed = subprocess.run([options.bench, "heaps"], env=clean_environment(), stdout=subprocess.PIPE, text=True,
                             check=True).stdout.split()
     return ["native", *OURS, *sorted(name for name in listed if name != "cudamalloc")]
@@ -149,6 +155,8 @@ def main():
     parser.add_argument("--trace", action="append", default=[], metavar="FILE",
                         help="an allocation trace (`allograft trace --csv rmm`), plain or .xz; may be repeated")
     parser.add_argument("--iterations", type=int, default=5, help="how often every row is run (default 5)")
+    parser.add_argument("--without", action="append", default=[], metavar="NAME=VALUE",
+                        help="a setting of Allograft, beside Allograft as it is and nobody else; may be repeated")
     parser.add_argument("--timeout", type=float, default=300, help="seconds for one process")
     parser.add_argument("--quick", action="store_true", help="few rows, for a look")
     parser.add_argument("--only-traces", action="store_true", help="the traces, and none of the other rows")
@@ -160,6 +168,9 @@ def main():
         parser.error("--only-traces needs a --trace")
     if options.timeout <= 0:
         parser.error(f"--timeout must be above 0, not {options.timeout:g}")
+    for setting in options.without:
+        if not re.fullmatch(r"ALLOGRAFT_\w+=\S+", setting):
+            parser.error(f"--without must be ALLOGRAFT_NAME=VALUE, not {setting}")
     for path in [options.bench, options.library, *options.trace]:
         if not os.path.exists(path):
             parser.error(f"there is no {path}")
