@@ -265,6 +265,22 @@ Between 3 us.
         self.assertIn("| `t trace_x1_ns` | 7.5 ns (7 to 8) | - |\n", page.text)
         self.assertEqual(sorted(page.charts), ["apps.svg", "bench.svg", "traces.svg"])
 
+    def test_what_a_mechanism_wins(self):
+        page = self.performance.Page(self.results.Results(self.scratch), "<!-- bench without -->\n")
+        self.assertEqual(page.text.splitlines()[-1], "Not measured yet.")
+        run = self.results.taken({**self.BENCH, "died": [], "values": {
+            "allograft": {"pair_512_ns": [300, 200], "x_per_s": [5, 4], "t trace_x1_ns": [8]},
+            "allograft ALLOGRAFT_SLAB=0": {"pair_512_ns": [400, 500], "x_per_s": [1, 2]}}}, {"commit": "def"})
+        self.write("r/bench.json", self.results.written(run))
+        page = self.performance.Page(self.results.Results(os.path.join(self.scratch, "r")), "<!-- bench without -->\n")
+        self.assertIn("""| | as it is | `ALLOGRAFT_SLAB=0` |
+| --- | --- | --- |
+| `pair_512_ns` | 200 ns (200 to 300) | 2.0x |
+| `x_per_s` | 5 /s (4 to 5) | 2.5x |
+| `t trace_x1_ns` | 8 ns | - |
+""", page.text)
+        self.assertIn("the best of 2 runs", page.text)
+
     def test_a_suite_of_programs(self):
         def row(name, *ratios, **more):
             ways = {way: {"seconds": 6 / ratio, "all": [6 / ratio] * 3, "ratio": ratio, "timer_ratio": timer}
