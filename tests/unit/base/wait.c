@@ -7,8 +7,10 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <time.h>
 
@@ -128,11 +130,41 @@ static void test_device(void)
     CHECK(!ag_wait_for_device_until(&wait, ag_clock_ns() - 1));
 }
 
+/* --- timer slack --- */
+
+static unsigned long slack_ns = 70000; /* the thread's */
+static unsigned long least_slack_ns = 70000;
+
+int prctl(int option, ...)
+{
+    va_list rest;
+
+    if (option != PR_SET_TIMERSLACK)
+        return option == PR_GET_TIMERSLACK ? (int)slack_ns : -1;
+    va_start(rest, option);
+    slack_ns = va_arg(rest, unsigned long);
+    va_end(rest);
+    least_slack_ns = slack_ns < least_slack_ns ? slack_ns : least_slack_ns;
+    return 0;
+}
+
+/* A timer may be late by the thread's slack, but not the one of such a sleep. */
+static void test_asleep_without_slack(void)
+{
+    uint64_t began = ag_clock_ns();
+
+    errno = ENOTTY;
+    ag_wait_asleep(1000000);
+    CHECK(errno == ENOTTY && ag_clock_ns() - began >= 1000000);
+    CHECK(least_slack_ns == 1 && slack_ns == 70000);
+}
+
 int main(void)
 {
     test_device();
     test_sleeps();
     test_short();
     test_not_cancelled();
+    test_asleep_without_slack();
     return 0;
 }

@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <sched.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -45,9 +46,18 @@ static void sleep_for(uint64_t ns)
     errno = error;
 }
 
+/* The kernel may wake a thread later than it asked for by what is its slack, 50 us if nobody has
+ * set it. */
 void ag_wait_asleep(uint64_t ns)
 {
+    int error = errno, slack = prctl(PR_GET_TIMERSLACK);
+
+    if (slack > 1)
+        (void)prctl(PR_SET_TIMERSLACK, 1ul);
     sleep_for(ns);
+    if (slack > 1)
+        (void)prctl(PR_SET_TIMERSLACK, (unsigned long)slack);
+    errno = error;
 }
 
 static void pause_awake(unsigned turn)

@@ -35,7 +35,8 @@ bool ag_wait_pause_within(struct ag_wait *wait, uint64_t *left_ns);
 bool ag_wait_for_device_until(struct ag_wait *wait, uint64_t until_ns);
 
 /* Sleeps for that, or until a signal handler has run. Keeps errno, and is no point at which a
- * thread is cancelled. A timer wakes a thread some 50 to 100 us late. */
+ * thread is cancelled. The thread's timer slack is 1 ns meanwhile; it wakes some 5 to 50 us late,
+ * and a handler that jumps out of the sleep leaves it so. */
 void ag_wait_asleep(uint64_t ns);
 
 #endif
