@@ -11,7 +11,6 @@
 #include "graph/learn/marks.h"
 #include "graph/stream.h"
 #include "interpose/core/base/arena.h"
-#include "interpose/core/base/clock.h"
 #include "interpose/core/base/pages.h"
 #include "interpose/core/base/threads/lock.h"
 #include "interpose/core/base/threads/wait.h"
@@ -379,14 +378,13 @@ void ag_stream_each(void (*visit)(struct ag_stream *stream, void *data), void *d
 
 bool ag_stream_wait_for_owner(struct ag_stream *stream, uint64_t timeout_ns)
 {
-    uint64_t until = ag_clock_after(timeout_ns);
     uint32_t tag = ag_stream_thread(), owner;
     struct ag_wait wait = {0};
 
     while (!ag_stream_try_own(stream, tag, &owner)) {
         if (atomic_load_explicit(&stream->dead, memory_order_relaxed) || owner == tag)
             return false;
-        if (!ag_wait_pause_until(&wait, until))
+        if (!ag_wait_pause_within(&wait, &timeout_ns))
             return false;
     }
     return true;

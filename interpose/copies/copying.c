@@ -536,13 +536,13 @@ CUresult ag_copying_driver_took(const struct ag_copying *copying, CUresult resul
  * asked for no more than that. */
 void ag_copying_context_gone(const struct ag_context *context)
 {
-    uint64_t until = ag_clock_after(END_WAIT_NS);
+    uint64_t left = END_WAIT_NS;
     struct ag_wait wait = {0};
 
     if (!ag_entry_has_copies())
         return;
     while (!ag_crew_claim()) {
-        if (!ag_wait_pause_until(&wait, until)) {
+        if (!ag_wait_pause_within(&wait, &left)) {
             atomic_store(&ag_entry_copies, false); /* whose ring is whose is not known any more */
             return;
         }

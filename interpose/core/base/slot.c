@@ -7,7 +7,6 @@
 #include <pthread.h>
 #include <stdint.h>
 
-#include "interpose/core/base/clock.h"
 #include "interpose/core/base/threads/once.h"
 #include "interpose/core/base/threads/wait.h"
 
@@ -53,11 +52,10 @@ static void begin_use(uint32_t bit, unsigned slot)
 {
     void (*now)(unsigned);
     struct ag_wait wait = {0};
-    uint64_t until;
+    uint64_t left = LONGEST_NS;
 
     if (atomic_fetch_or_explicit(&given, bit, memory_order_seq_cst) & bit) {
-        until = ag_clock_after(LONGEST_NS);
-        while (!(ag_slots_used() & bit) && ag_wait_pause_until(&wait, until))
+        while (!(ag_slots_used() & bit) && ag_wait_pause_within(&wait, &left))
             ;
         return;
     }
