@@ -56,7 +56,8 @@ CUresult ag_native_free(struct ag_block *block, bool guarded, const void *caller
     if (ag_context_count() > 1 && ag_host_wait_pending())
         ag_host_wait_complete(AG_STAT_WAITED_DESTROY);
     if (copy.desc.source == AG_SOURCE_MOVABLE) {
-        result = ag_fence_wait_context(copy.context);
+        result = ag_capture_is_open() ? ag_fence_like_the_driver(copy.context)
+                                      : ag_fence_wait_context(copy.context);
         if (result != CUDA_SUCCESS) { /* the program's still */
             ag_hand_over(block, copy.requested);
             return result;

@@ -4,6 +4,7 @@
  *     paging blocks      every question about every block, and its bytes by kernels, copies, fills
  *     paging passes N    N passes over all blocks, which write each in turn, or hidden ones
  *     paging waits       copies and fills that wait for other work
+ *     paging captured    frees in captures, of a block whose copies wait and of one whose do not
  *     paging threads     four threads with blocks of their own
  *     paging frees       sizes that differ, freed and allocated in turns
  *     paging place       where it is to lie, as the control API is told; two turns of it
@@ -385,6 +386,38 @@ static void waits(void)
     arrivals(p[BLOCKS - 1]);
     on = 0;
     SAY_CODE("not any more", cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, p[0]));
+    free_all(p);
+}
+
+static void free_in_capture(CUstreamCaptureMode mode, bool waits)
+{
+    CUdeviceptr p;
+    CUstream stream;
+    CUgraph graph = NULL;
+    unsigned on = 1;
+
+    allocate(&p, BYTES);
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    if (waits)
+        OK(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, p));
+    OK(cuStreamBeginCapture(stream, mode));
+    SAY_CODE("free in a capture", cuMemFree(p));
+    SAY_CODE("its end", cuStreamEndCapture(stream, &graph));
+    SAY_CODE("free again", cuMemFree(p));
+    if (graph)
+        OK(cuGraphDestroy(graph));
+    OK(cuStreamDestroy(stream));
+}
+
+static void captured(void)
+{
+    CUdeviceptr p[BLOCKS];
+
+    allocate_all(p);
+    for (unsigned mode = 0; mode < 3; mode++) {
+        free_in_capture((CUstreamCaptureMode)mode, false);
+        free_in_capture((CUstreamCaptureMode)mode, true);
+    }
     free_all(p);
 }
 
@@ -899,6 +932,8 @@ int main(int argc, char **argv)
         passes((unsigned)atoi(argv[2]));
     else if (!strcmp(what, "waits"))
         waits();
+    else if (!strcmp(what, "captured"))
+        captured();
     else if (!strcmp(what, "threads"))
         threads();
     else if (!strcmp(what, "frees"))

@@ -91,6 +91,9 @@ class Answers(Case):
     def test_copies_that_wait(self):
         self.at_seeds('waits')
 
+    def test_frees_in_captures(self):
+        self.same([COMMAND, 'captured'], VARIANTS)
+
     def test_a_context_that_ends(self):
         self.same([COMMAND, 'reset'], VARIANTS)
 
