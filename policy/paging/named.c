@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "interpose/core/base/hash.h"
 #include "interpose/core/base/map.h"
 #include "interpose/core/base/pages.h"
 #include "interpose/core/driver/driver.h"
@@ -26,7 +27,11 @@ static void name_word(struct ag_names *names, uint64_t word, size_t offset)
 {
     unsigned at = 0;
 
-    if (!ag_range_may_hold(word) || names->n == AG_MOST_NAMED)
+    if (!ag_range_may_hold(word)) {
+        names->others = ag_hash_word(names->others, word);
+        return;
+    }
+    if (names->n == AG_MOST_NAMED)
         return;
     while (at < names->n && names->at[at].address > word)
         at++;
@@ -40,11 +45,15 @@ static void name_bytes(struct ag_names *names, const unsigned char *bytes, size_
                        size_t size)
 {
     uint64_t word;
+    size_t at = -offset % sizeof(word);
 
-    for (size_t at = -offset % sizeof(word); at + sizeof(word) <= size; at += sizeof(word)) {
+    names->others = ag_hash_bytes(names->others, bytes, at < size ? at : size);
+    for (; at + sizeof(word) <= size; at += sizeof(word)) {
         memcpy(&word, bytes + at, sizeof(word));
         name_word(names, word, offset + at);
     }
+    if (at < size)
+        names->others = ag_hash_bytes(names->others, bytes + at, size - at);
 }
 
 void ag_name_launch(struct ag_names *names, const struct ag_launch *launch)
@@ -54,6 +63,7 @@ void ag_name_launch(struct ag_names *names, const struct ag_launch *launch)
     const void *buffer;
 
     names->n = 0;
+    names->others = 0;
     if (!launch->params == !launch->extra)
         return; /* neither: nothing to look at; both: the driver refuses that */
     if (launch->extra) {

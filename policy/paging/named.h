@@ -12,6 +12,7 @@ struct ag_name {
     CUdeviceptr end;            /* of what is used of it; 0: that of the range */
     unsigned uses;              /* kernels that name it */
     uint32_t offset;            /* where in the parameters of a kernel */
+    size_t reach;               /* bytes that a kernel uses of it at most; 0: nobody knows */
 };
 
 /* The names of a launch, the highest address first: what lies after two of them is most likely used
@@ -19,6 +20,7 @@ struct ag_name {
 struct ag_names {
     struct ag_name at[AG_MOST_NAMED];
     unsigned n;
+    uint64_t others; /* a hash of the parameters' other words, which say how much it uses */
 };
 
 /* What the launch of a kernel names. Outside captures. */

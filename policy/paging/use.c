@@ -128,7 +128,12 @@ static bool is_of(const struct ag_name *name, const struct ag_movable *range,
 /* The number of the first piece after all that is of it. */
 static size_t end_of(const struct ag_name *name, const struct ag_movable *range)
 {
-    return name->end ? range->n_pieces : ag_extents_end(range, name->address);
+    size_t end = name->end ? range->n_pieces : ag_extents_end(range, name->address), last;
+
+    if (!name->reach)
+        return end;
+    last = ag_range_piece_at(range, name->address + name->reach - 1);
+    return last < end ? last + 1 : end;
 }
 
 /* The pieces of a block from an address on. `collects`: those that are to come are wanted. */
@@ -186,17 +191,33 @@ static bool names_any_on_host(const struct launched *launched)
 }
 
 /* What kernels are given tells how far it reaches. */
-static void note_names(const struct launched *launched)
+static void note_given(CUdeviceptr address)
+{
+    struct ag_movable *range = ag_range_at(address);
+
+    if (range && ag_extents_are_learnt(range))
+        ag_extents_note(range, address);
+}
+
+static void find_reach(struct launched *launched, struct ag_name *name)
+{
+    const struct ag_movable *range = ag_range_at(name->address);
+    uint64_t operand = ag_hash_word(operand_of(launched, name), launched->names.others);
+
+    if (range && launched->kernel)
+        name->reach = ag_extents_reach(operand, range->address + range->size - name->address);
+}
+
+static void note_names(struct launched *launched)
 {
     unsigned n;
     const struct ag_name *at = what_names(launched, &n);
 
-    for (unsigned i = 0; i < n; i++) {
-        struct ag_movable *range = at[i].end ? NULL : ag_range_at(at[i].address);
-
-        if (range && ag_extents_are_learnt(range))
-            ag_extents_note(range, at[i].address);
-    }
+    for (unsigned i = 0; i < n; i++)
+        if (!at[i].end)
+            note_given(at[i].address);
+    for (unsigned i = 0; i < launched->names.n; i++)
+        find_reach(launched, &launched->names.at[i]);
 }
 
 /* Adds what one name has. */
@@ -491,7 +512,7 @@ static bool bring(struct ag_context *context, const struct launched *launched)
     return is_idle;
 }
 
-static bool uses_memory_of_host(const struct launched *launched)
+static bool uses_memory_of_host(struct launched *launched)
 {
     bool uses;
 
@@ -559,6 +580,8 @@ void ag_use_before_launch(const struct ag_launch *launch)
     launched.kernel = kernel_of(launch);
     launched.stream = stream_of(launch);
     ag_toll_go_on(launched.stream);
+    if (!ag_handles_any_on_host())
+        return;
     ag_name_launch(&launched.names, launch);
     if (launched.names.n)
         use_launched(&launched);
@@ -609,6 +632,7 @@ void ag_use_begin_child(void)
     self.n_in_vain = 0;
     ag_place_begin_child();
     ag_foretell_begin_child();
+    ag_extents_begin_child();
     ag_toll_begin_child();
     ag_progress_begin_child();
 }

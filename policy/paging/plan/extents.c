@@ -4,8 +4,18 @@
  * this epoch or the one before: of a pool that was divided anew the old parts are forgotten. */
 #include "policy/paging/plan/extents.h"
 
+#include <string.h>
+
+#include "interpose/core/base/hash.h"
+
 #define LEAST ((size_t)1 << 30)
 #define EPOCH 16384u /* addresses that are given */
+#define ROWS  16384u /* operands; of two that share a row, the later one has it */
+
+static struct {
+    uint64_t operand;
+    size_t reach;
+} rows[ROWS];
 
 bool ag_extents_are_learnt(const struct ag_movable *range)
 {
@@ -85,4 +95,20 @@ size_t ag_extents_end(const struct ag_movable *range, CUdeviceptr address)
         if (given_in(&range->pieces[end], &given))
             return given.first ? end + 1 : end;
     return range->largest_part && at + range->largest_part < end ? at + range->largest_part : end;
+}
+
+size_t ag_extents_reach(uint64_t operand, size_t left)
+{
+    size_t row = ag_hash_entry(operand, ROWS);
+
+    if (rows[row].operand != operand || left < rows[row].reach) {
+        rows[row].operand = operand;
+        rows[row].reach = left;
+    }
+    return rows[row].reach;
+}
+
+void ag_extents_begin_child(void)
+{
+    memset(rows, 0, sizeof(rows));
 }

@@ -24,6 +24,7 @@
 #define BACK    64u   /* uses of a piece that are looked at */
 
 struct record {
+    const struct ag_piece *piece; /* which may be another one's by now */
     uint64_t operand;
     uint64_t next;      /* the entry that uses the piece next; 0: none by now */
     uint64_t before;    /* likewise */
@@ -185,13 +186,12 @@ static uint64_t next_in_iteration(const struct ag_piece *piece)
 }
 
 /* What the uses cost in place that follow each other from that record on. */
-static unsigned price_from(uint64_t number, uint32_t at, uint64_t near)
+static unsigned price_from(uint64_t number, const struct record *record, uint64_t near)
 {
     uint64_t price = 0;
 
     for (;;) {
         const struct entry *entry = entry_at(number);
-        const struct record *record = use_record(entry, at);
 
         price += price_of(entry, record);
         if (price > ENOUGH)
@@ -199,7 +199,7 @@ static unsigned price_from(uint64_t number, uint32_t at, uint64_t near)
         if (!is_known(record->next) || entry_at(record->next)->volume - entry->volume > near)
             return (unsigned)price;
         number = record->next;
-        at = record->at;
+        record = use_record(entry_at(number), record->at);
     }
 }
 
@@ -239,11 +239,16 @@ static void add_record(struct ag_piece *piece, struct record *last, struct recor
 static const struct record *foretold(const struct ag_piece *piece, uint64_t *ret_number)
 {
     uint64_t number = is_known(piece->logged_in) ? entry_at(piece->logged_in)->match : 0;
+    const struct entry *entry = entry_at(number);
 
     *ret_number = number;
-    return is_known(number) && piece->logged_at < entry_at(number)->n
-               ? use_record(entry_at(number), piece->logged_at)
-               : NULL;
+    if (!is_known(number))
+        return NULL;
+    /* Mostly it is the one at the same place. */
+    for (uint32_t i = 0, at = piece->logged_at; i < entry->n; i++, at++)
+        if (use_record(entry, at % entry->n)->piece == piece)
+            return use_record(entry, at % entry->n);
+    return NULL;
 }
 
 static void expect_next(struct ag_piece *piece, bool on_host)
@@ -264,8 +269,9 @@ static void expect_next(struct ag_piece *piece, bool on_host)
 unsigned ag_foretell_use(struct ag_piece *piece, uint64_t operand, unsigned uses, bool on_host,
                          uint64_t near)
 {
-    const struct record now = {.operand = operand, .uses = uses};
+    const struct record now = {.piece = piece, .operand = operand, .uses = uses};
     const struct entry *entry;
+    const struct record *like;
     struct record *last;
     uint64_t number;
     unsigned price = 0;
@@ -280,8 +286,9 @@ unsigned ag_foretell_use(struct ag_piece *piece, uint64_t operand, unsigned uses
         price = price_by_now(piece, last, &now, near);
     add_record(piece, last, now);
     expect_next(piece, on_host);
-    if (on_host && foretold(piece, &number))
-        price = price_from(number, piece->logged_at, near);
+    like = foretold(piece, &number);
+    if (on_host && like)
+        price = price_from(number, like, near);
     return price;
 }
 
@@ -298,7 +305,9 @@ unsigned ag_foretell_price_when_due(const struct ag_piece *piece, uint64_t near)
     uint64_t number;
     const struct record *like = foretold(piece, &number);
 
-    return like && is_known(like->next) ? price_from(like->next, like->at, near) : 0;
+    return like && is_known(like->next)
+               ? price_from(like->next, use_record(entry_at(like->next), like->at), near)
+               : 0;
 }
 
 uint64_t ag_foretell_next_use(const struct ag_piece *piece)

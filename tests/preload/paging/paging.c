@@ -19,7 +19,9 @@
  *     paging slow N      the same with a kernel on each that takes its time
  *     paging within-twice N K
  *                        the same with kernels that are given two addresses in each
- *     paging product N   the same with a kernel that writes what it makes to each, N times, and then
+ *     paging parts N K   N passes over sixteen parts of 16 MiB, K kernels on each in turn: the first
+ *                        one of each of four blocks, the second one of each, and so on
+ *     paging product N   turns with a kernel that writes what it makes to each, N times, and then
  *                        with one that takes its time over each as a factor, N times
  *     paging queue       kernels that are under way for long when others use what lies elsewhere
  *     paging pool N K    N passes over the parts of a block of a GiB, of 16 MiB each, K kernels on
@@ -608,6 +610,30 @@ static void within_twice(unsigned n, unsigned k)
     say("wrong: %u", end_turns(p, often));
 }
 
+/* As an allocator of the program's own divides blocks. */
+static void parts(unsigned n, unsigned k)
+{
+    CUdeviceptr blocks_of_parts[4], p[TURN_BLOCKS];
+    CUfunction function = function_of_three("touch_part", touch_twice);
+    uint32_t wrong = 0;
+
+    for (unsigned i = 0; i < 4; i++)
+        OK(cuMemAlloc(&blocks_of_parts[i], 4 * TURN_BYTES));
+    for (unsigned i = 0; i < TURN_BLOCKS; i++) {
+        p[i] = blocks_of_parts[i % 4] + i / 4 * TURN_BYTES;
+        launch_fill(NULL, p[i], TURN_BYTES / sizeof(uint32_t), i);
+    }
+    for (unsigned pass = 0; pass < n; pass++)
+        for (unsigned i = 0; i < TURN_BLOCKS; i++)
+            for (unsigned use = 0; use < k; use++)
+                touch_both(function, p[i], p[i], 0);
+    for (unsigned i = 0; i < TURN_BLOCKS; i++)
+        wrong += count_wrong(p[i], 1, i + n * k) + count_wrong(p[i] + 4, 1023, i + 1);
+    say("wrong: %u", wrong);
+    for (unsigned i = 0; i < 4; i++)
+        OK(cuMemFree(blocks_of_parts[i]));
+}
+
 /* One of the two is a block, the other one has no pieces. */
 static void touch_product(const struct sim_kernel_call *call)
 {
@@ -949,6 +975,8 @@ int main(int argc, char **argv)
         turns(function_of("touch_slowly", touch_slowly), (unsigned)atoi(argv[2]), 1, IN_TURN);
     else if (!strcmp(what, "within-twice") && argc > 3)
         within_twice((unsigned)atoi(argv[2]), (unsigned)atoi(argv[3]));
+    else if (!strcmp(what, "parts") && argc > 3)
+        parts((unsigned)atoi(argv[2]), (unsigned)atoi(argv[3]));
     else if (!strcmp(what, "product") && argc > 2)
         product((unsigned)atoi(argv[2]));
     else if (!strcmp(what, "queue"))

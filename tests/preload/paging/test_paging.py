@@ -287,6 +287,14 @@ class Answers(Case):
         self.assertGreater(moved[1] - moved[0], 2 * 30 * 2 ** 21)
 
     @counted
+    def test_parts_of_blocks_that_end(self):
+        """What a kernel uses is no more than lies between its address and the end of the block, where that is least: parts
+        of blocks come alone, 128 pieces a pass less those for which there is room, or some more."""
+        moved = [self.pressure_of('parts', passes, '20')['moved_in_bytes'] for passes in ('3', '9')]
+        pieces = (moved[1] - moved[0]) / 6 / 2 ** 21
+        self.assertTrue(0 < pieces <= 1.2 * (128 - 56), pieces)
+
+    @counted
     def test_named_twice(self):
         """A piece that a launch is given two addresses of comes once."""
         once, twice = (self.pressure_of(part, '4', '20')['moved_in_bytes'] for part in ('turns', 'within-twice'))

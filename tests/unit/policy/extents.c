@@ -1,5 +1,6 @@
 /* policy/paging/plan/extents.c: what kernels are given an address of reaches to the next one that
- * they are given, in blocks of a GiB or more; what was given long ago is forgotten. */
+ * they are given, in blocks of a GiB or more, and in all blocks no further than it could where it
+ * was nearest to a block's end; what was given long ago is forgotten. */
 #include "policy/paging/plan/extents.h"
 
 #include "tests/common/check.h"
@@ -77,6 +78,23 @@ static void test_forgets(void)
     CHECK(end_of(0) == 20 && end_of(20) == PIECES);
 }
 
+static void test_reach_of_an_operand(void)
+{
+    CHECK(ag_extents_reach(7, 128) == 128 && ag_extents_reach(8, 64) == 64);
+    CHECK(ag_extents_reach(7, 32) == 32);
+    CHECK(ag_extents_reach(7, 128) == 32 && ag_extents_reach(8, 96) == 64);
+    ag_extents_begin_child();
+    CHECK(ag_extents_reach(7, 128) == 128);
+}
+
+/* Of two that share a row the later one is known, and no other. */
+static void test_more_operands_than_rows(void)
+{
+    for (uint64_t operand = 1; operand <= 100000; operand++)
+        CHECK(ag_extents_reach(operand, operand) == operand);
+    CHECK(ag_extents_reach(100000, 200000) == 100000);
+}
+
 int main(void)
 {
     for (unsigned i = 0; i < PIECES; i++)
@@ -87,5 +105,7 @@ int main(void)
     test_the_last_one();
     test_blocks_that_are_no_pool();
     test_forgets();
+    test_reach_of_an_operand();
+    test_more_operands_than_rows();
     return 0;
 }
