@@ -16,6 +16,7 @@ static struct {
     uint64_t operand;
     size_t reach;
 } rows[ROWS];
+static bool any_row;
 
 bool ag_extents_are_learnt(const struct ag_movable *range)
 {
@@ -101,6 +102,7 @@ size_t ag_extents_reach(uint64_t operand, size_t left)
 {
     size_t row = ag_hash_entry(operand, ROWS);
 
+    any_row = true;
     if (rows[row].operand != operand || left < rows[row].reach) {
         rows[row].operand = operand;
         rows[row].reach = left;
@@ -110,5 +112,7 @@ size_t ag_extents_reach(uint64_t operand, size_t left)
 
 void ag_extents_begin_child(void)
 {
-    memset(rows, 0, sizeof(rows));
+    if (any_row)
+        memset(rows, 0, sizeof(rows));
+    any_row = false;
 }

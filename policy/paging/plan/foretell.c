@@ -21,7 +21,7 @@
 #define RECORDS ((uint64_t)1 << 18)
 #define ALIKE   4u    /* launches that have to be the same, for what follows to be */
 #define ENOUGH  1000u /* hundredths of a crossing: no price of moving is near that */
-#define BACK    64u   /* uses of a piece that are looked at */
+#define BACK    64u   /* uses of a piece that are looked at, or pieces of a launch */
 
 struct record {
     const struct ag_piece *piece; /* which may be another one's by now */
@@ -235,31 +235,39 @@ static void add_record(struct ag_piece *piece, struct record *last, struct recor
     self.volume += piece->size;
 }
 
+/* The record of the piece, which mostly is the one at that place, or near it; NULL: there is none. */
+static const struct record *record_near(const struct entry *entry, uint32_t at,
+                                        const struct ag_piece *piece)
+{
+    for (uint32_t i = 0; i < BACK && i < entry->n; i++) {
+        if (at + i < entry->n && use_record(entry, at + i)->piece == piece)
+            return use_record(entry, at + i);
+        if (i <= at && at - i < entry->n && use_record(entry, at - i)->piece == piece)
+            return use_record(entry, at - i);
+    }
+    return NULL;
+}
+
 /* The record, of the time before, that the piece's last one is like; NULL: nothing is foretold. */
 static const struct record *foretold(const struct ag_piece *piece, uint64_t *ret_number)
 {
     uint64_t number = is_known(piece->logged_in) ? entry_at(piece->logged_in)->match : 0;
-    const struct entry *entry = entry_at(number);
 
     *ret_number = number;
-    if (!is_known(number))
-        return NULL;
-    /* Mostly it is the one at the same place. */
-    for (uint32_t i = 0, at = piece->logged_at; i < entry->n; i++, at++)
-        if (use_record(entry, at % entry->n)->piece == piece)
-            return use_record(entry, at % entry->n);
-    return NULL;
+    return is_known(number) ? record_near(entry_at(number), piece->logged_at, piece) : NULL;
 }
 
 static void expect_next(struct ag_piece *piece, bool on_host)
 {
-    const struct record *alike = NULL, *like;
-    uint64_t number, last = last_alike(piece, &alike);
+    uint64_t number, last = 0;
+    const struct record *alike = NULL, *like = foretold(piece, &number);
+    bool is_foretold = like && like->next;
 
+    if (on_host || !is_foretold)
+        last = last_alike(piece, &alike);
     if (last && on_host)
         self.period = self.n_entries - last;
-    like = foretold(piece, &number);
-    if ((!like || !like->next) && last) {
+    if (last && !is_foretold) {
         like = alike;
         number = last;
     }

@@ -269,12 +269,12 @@ void ag_toll_at_idle(void)
 
 void ag_toll_begin_child(void)
 {
+    for (unsigned i = 0; i < self.n_made; i++)
+        self.timings[i].stage = FREE;
+    for (unsigned i = 0; self.n_made && i < OPERANDS; i++)
+        tolls[i].is_timed_now = false;
     self.n_made = 0;
     self.running = NULL;
     atomic_store(&self.n_busy, 0);
-    for (unsigned i = 0; i < TIMINGS; i++)
-        self.timings[i].stage = FREE;
-    for (unsigned i = 0; i < OPERANDS; i++)
-        tolls[i].is_timed_now = false;
     ag_paging_moment_begin_child(&self.moment);
 }
