@@ -235,7 +235,8 @@ static void add_record(struct ag_piece *piece, struct record *last, struct recor
     self.volume += piece->size;
 }
 
-/* The record of the piece, which mostly is the one at that place, or near it; NULL: there is none. */
+/* The record of the piece, which mostly is the one at that place, or near it; NULL: there is none.
+ */
 static const struct record *record_near(const struct entry *entry, uint32_t at,
                                         const struct ag_piece *piece)
 {

@@ -19,8 +19,8 @@
  *     paging slow N      the same with a kernel on each that takes its time
  *     paging within-twice N K
  *                        the same with kernels that are given two addresses in each
- *     paging parts N K   N passes over sixteen parts of 16 MiB, K kernels on each in turn: the first
- *                        one of each of four blocks, the second one of each, and so on
+ *     paging parts N K   N passes over sixteen parts of 16 MiB, K kernels on each in turn, of which
+ *                        the first one of each of four blocks comes first
  *     paging product N   turns with a kernel that writes what it makes to each, N times, and then
  *                        with one that takes its time over each as a factor, N times
  *     paging queue       kernels that are under way for long when others use what lies elsewhere
