@@ -279,8 +279,20 @@ CUresult ag_answer_attributes(unsigned count, CUpointer_attribute *attributes, v
     return result;
 }
 
-/* The driver has one SYNC_MEMOPS for the whole slab: that is on as soon as one piece's is. So the
- * copies and fills of others wait as well; they are never made to wait less. */
+/* The driver keeps none of memory that can move (CUDA_ERROR_NOT_SUPPORTED): there what copies and
+ * fills makes them wait, by what the ledger says of the whole block. */
+static CUresult set_by_ledger(CUresult result, const struct ag_block_seen *block,
+                              CUdeviceptr address, unsigned wanted)
+{
+    if (result == CUDA_ERROR_NOT_SUPPORTED && block->desc.source == AG_SOURCE_MOVABLE)
+        result = CUDA_SUCCESS;
+    if (result == CUDA_SUCCESS)
+        (void)ag_ledger_note_sync(address, wanted ? AG_SYNC_ON : AG_SYNC_OFF);
+    return result;
+}
+
+/* There is one SYNC_MEMOPS for the whole slab: that is on as soon as one piece's is. So the copies
+ * and fills of others wait as well; they are never made to wait less. */
 static CUresult set_of_piece(const void *value, const struct ag_block_seen *piece)
 {
     CUpointer_attribute attribute = CU_POINTER_ATTRIBUTE_SYNC_MEMOPS;
@@ -294,13 +306,12 @@ static CUresult set_of_piece(const void *value, const struct ag_block_seen *piec
         ag_slab_note_sync(piece->slab, was & 1 ? AG_SYNC_ON : AG_SYNC_OFF);
     ag_lookup_close_slab(piece);
     result = wanted ? ag_cu.cuPointerSetAttribute(value, attribute, slab) : CUDA_SUCCESS;
-    if (result == CUDA_SUCCESS)
-        (void)ag_ledger_note_sync(piece->address, wanted ? AG_SYNC_ON : AG_SYNC_OFF);
-    return result;
+    if (wanted && piece->desc.source == AG_SOURCE_MOVABLE)
+        (void)set_by_ledger(result, piece, slab, wanted);
+    return set_by_ledger(result, piece, piece->address, wanted);
 }
 
-/* The driver keeps it with the memory, which so must not be anybody else's. Of memory that can move
- * it keeps none (CUDA_ERROR_NOT_SUPPORTED): there what copies and fills makes them wait. */
+/* The driver keeps it with the memory, which so must not be anybody else's. */
 static CUresult set_of_block(const void *value, CUdeviceptr address,
                              const struct ag_block_seen *block)
 {
@@ -308,11 +319,7 @@ static CUresult set_of_block(const void *value, CUdeviceptr address,
     unsigned wanted;
 
     memcpy(&wanted, value, sizeof(wanted));
-    if (result == CUDA_ERROR_NOT_SUPPORTED && block->desc.source == AG_SOURCE_MOVABLE)
-        result = CUDA_SUCCESS;
-    if (result == CUDA_SUCCESS)
-        (void)ag_ledger_note_sync(block->address, wanted ? AG_SYNC_ON : AG_SYNC_OFF);
-    return result;
+    return set_by_ledger(result, block, block->address, wanted);
 }
 
 CUresult ag_answer_set_attribute(const void *value, CUpointer_attribute attribute,
