@@ -258,11 +258,13 @@ static const struct record *foretold(const struct ag_piece *piece, uint64_t *ret
     return is_known(number) ? record_near(entry_at(number), piece->logged_at, piece) : NULL;
 }
 
-static void expect_next(struct ag_piece *piece, bool on_host)
+/* `like` is the piece's record of the time before, in the entry of that number, or NULL. */
+static void expect_next(struct ag_piece *piece, const struct record *like, uint64_t number,
+                        bool on_host)
 {
-    uint64_t number, last = 0;
-    const struct record *alike = NULL, *like = foretold(piece, &number);
+    const struct record *alike = NULL;
     bool is_foretold = like && like->next;
+    uint64_t last = 0;
 
     if (on_host || !is_foretold)
         last = last_alike(piece, &alike);
@@ -294,8 +296,8 @@ unsigned ag_foretell_use(struct ag_piece *piece, uint64_t operand, unsigned uses
     if (on_host)
         price = price_by_now(piece, last, &now, near);
     add_record(piece, last, now);
-    expect_next(piece, on_host);
     like = foretold(piece, &number);
+    expect_next(piece, like, number, on_host);
     if (on_host && like)
         price = price_from(number, like, near);
     return price;
