@@ -71,12 +71,11 @@ static struct {
 
 /* --- uses; with the lock of the ranges held --- */
 
-/* Between two uses that follow each other, at most this part of what the device holds is used. */
-#define NEAR_PART 2u
-
+/* What is used again before the device's size of bytes was used in between stays there until then,
+ * if it comes: those uses are one. */
 static uint64_t near_bytes(const struct ag_context *context)
 {
-    return ag_budget_size(context->device) / NEAR_PART;
+    return ag_budget_size(context->device);
 }
 
 static uint64_t operand_of(const struct launched *launched, const struct ag_name *name)
@@ -396,9 +395,11 @@ static void want_ahead(struct ag_move move, uint64_t due, unsigned first, unsign
 /* On the host, and foretold to be used where that costs more than to move it. */
 static bool is_wanted_ahead(const struct ag_piece *piece, uint64_t *ret_due)
 {
+    uint64_t near = near_bytes(mover.context);
+
     return !piece->handle->on_device && piece->place == AG_PLACED_AUTO &&
-           piece->used_by != mover.launch && ag_foretell_is_due(piece, ret_due) &&
-           ag_prices_worth_moving(ag_foretell_price_when_due(piece, near_bytes(mover.context)));
+           piece->used_by != mover.launch && ag_foretell_is_due(piece, near, ret_due) &&
+           ag_prices_worth_moving(ag_foretell_price_when_due(piece, near));
 }
 
 /* What later launches are to find on the device, nearest first, up to a part of it. */

@@ -95,7 +95,17 @@ static uint64_t context_of_last(void)
     return context;
 }
 
-/* The last entry after the same launches as this one; 0: there is none. */
+/* The entry after the one that the last one is like, if it is like this one; 0: it is not. */
+static uint64_t match_of_next(void)
+{
+    uint64_t next = entry_at(self.n_entries - 1)->match + 1;
+
+    return next > 1 && is_known(next) && entry_at(next)->key == entry_at(self.n_entries)->key ? next
+                                                                                              : 0;
+}
+
+/* The last entry after the same launches as this one; 0: there is none. Where others have taken its
+ * place in the table, the entry before tells. */
 static uint64_t find_match(void)
 {
     uint64_t context = context_of_last(), at = ag_hash_entry(context, ENTRIES), match = 0;
@@ -104,7 +114,7 @@ static uint64_t find_match(void)
         match = self.log->seen[at].entry;
     self.log->seen[at].context = context;
     self.log->seen[at].entry = self.n_entries;
-    return match;
+    return match ? match : match_of_next();
 }
 
 void ag_foretell_launch(uint64_t key)
@@ -303,12 +313,18 @@ unsigned ag_foretell_use(struct ag_piece *piece, uint64_t operand, unsigned uses
     return price;
 }
 
-bool ag_foretell_is_due(const struct ag_piece *piece, uint64_t *ret_launches)
+bool ag_foretell_is_due(const struct ag_piece *piece, uint64_t near, uint64_t *ret_launches)
 {
-    uint64_t number;
+    uint64_t number, now;
+    const struct record *like;
 
     *ret_launches = piece->expected - self.n_entries;
-    return piece->expected > self.n_entries && foretold(piece, &number);
+    if (piece->expected <= self.n_entries)
+        return false;
+    like = foretold(piece, &number);
+    now = number + (self.n_entries - piece->logged_in);
+    return like && is_known(like->next) && now <= like->next &&
+           entry_at(like->next)->volume - entry_at(now)->volume <= near;
 }
 
 unsigned ag_foretell_price_when_due(const struct ag_piece *piece, uint64_t near)

@@ -113,18 +113,37 @@ static void test_due(void)
 {
     uint64_t launches = 0;
 
-    CHECK(!ag_foretell_is_due(piece_of('z'), &launches));
+    CHECK(!ag_foretell_is_due(piece_of('z'), 99 * BYTES, &launches));
     for (unsigned i = 0; i < 3; i++)
         use("zabcdvefghuvw");
     CHECK(use("za") == 100);
-    CHECK(ag_foretell_is_due(piece_of('v'), &launches) && launches == 4);
+    CHECK(ag_foretell_is_due(piece_of('v'), NEAR, &launches) && launches == 4);
+    CHECK(!ag_foretell_is_due(piece_of('v'), NEAR - 1, &launches));
     CHECK(ag_foretell_price_when_due(piece_of('v'), 7 * BYTES) == 200);
     CHECK(ag_foretell_price_when_due(piece_of('v'), 5 * BYTES) == 100);
-    CHECK(ag_foretell_is_due(piece_of('z'), &launches) && launches == 12);
+    CHECK(ag_foretell_is_due(piece_of('z'), 12 * BYTES, &launches) && launches == 12);
+    CHECK(!ag_foretell_is_due(piece_of('z'), 12 * BYTES - 1, &launches));
     CHECK(ag_foretell_price_when_due(piece_of('q'), NEAR) == 0);
-    CHECK(!ag_foretell_is_due(piece_of('q'), &launches));
+    CHECK(!ag_foretell_is_due(piece_of('q'), 99 * BYTES, &launches));
     use("vx");
-    CHECK(!ag_foretell_is_due(piece_of('x'), &launches));
+    CHECK(!ag_foretell_is_due(piece_of('x'), 99 * BYTES, &launches));
+}
+
+/* So many launches that some share a place in the table of those that were: their like is known by
+ * the launch before. */
+static void test_crowded(void)
+{
+    uint64_t launches;
+    unsigned known = 0;
+
+    for (unsigned iteration = 0; iteration < 3; iteration++)
+        for (unsigned i = 0; i < 8000; i++) {
+            const char name[] = {(char)('a' + i % PIECES), 0};
+
+            use_as(name, true, 100000 + i);
+            known += iteration == 2 && ag_foretell_is_due(piece_of(*name), 99 * BYTES, &launches);
+        }
+    CHECK(known > 8000 - 2 * PIECES);
 }
 
 /* More launches than the log has, and more uses: the oldest are forgotten, and no other. */
@@ -180,6 +199,7 @@ int main(void)
     test_there_and_back();
     test_prices_to_come();
     test_due();
+    test_crowded();
     test_bounds();
     test_other_memory();
     test_child();
