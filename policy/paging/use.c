@@ -71,8 +71,8 @@ static struct {
 
 /* --- uses; with the lock of the ranges held --- */
 
-/* What is used again before the device's size of bytes was used in between stays there until then,
- * if it comes: those uses are one. */
+/* A piece that comes stays until its next use, if no more than these bytes are used before that:
+ * one move then serves both uses. */
 static uint64_t near_bytes(const struct ag_context *context)
 {
     return ag_budget_size(context->device);
