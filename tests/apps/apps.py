@@ -31,6 +31,12 @@ WAYS = {
 # Not for speed: a clean program runs as ever, and nothing is found. What they find is on stderr.
 GUARDS = {guard: {"ALLOGRAFT_GUARD": guard, "ALLOGRAFT_STATS": "stderr"} for guard in ("poison", "canary", "page")}
 FOUND = "what guards found"
+# The default without one mechanism: what that is worth.
+WITHOUT = {
+    "no-slabs": {"ALLOGRAFT_SLAB": "0"},
+    "no-pool": {"ALLOGRAFT_POOL_AFTER_US": "1000000000"},
+    "no-crew": {"ALLOGRAFT_COPY": "driver"},
+}
 
 
 class Unusable(Exception):
@@ -120,9 +126,14 @@ def command_of(recipe):
 
 
 def environment(options, way):
+    return preloaded(options, None if way == "native" else (WAYS | GUARDS | WITHOUT)[way])
+
+
+def preloaded(options, settings):
+    """The environment with Allograft and these settings; None: without it."""
     env = {k: v for k, v in os.environ.items() if not k.startswith("ALLOGRAFT_") and k != "LD_PRELOAD"}
-    if way != "native":
-        env.update({"ALLOGRAFT_STATS": "off", **(WAYS | GUARDS)[way]}, LD_PRELOAD=os.path.abspath(options.library))
+    if settings is not None:
+        env.update({"ALLOGRAFT_STATS": "off", **settings}, LD_PRELOAD=os.path.abspath(options.library))
     return env
 
 

@@ -9,7 +9,8 @@
   h  copies many MiB from and to ordinary memory of the host
   p  of Python: measured as children of one process that has imported `imports`
 The arguments make each take some tenths of a second to a second on one H200, and keep what the host computes for
-comparison short. `reads` are files and folders it needs, `noise` is added to that of the recipe.
+comparison short. `reads` are files and folders it needs, `noise` is added to that of the recipe. With the arguments
+`pressed` instead it needs hundreds of MiB of the device and more: pressed.py runs those that have them.
 """
 
 
@@ -26,7 +27,7 @@ def others(recipe, *rows):
 
 def cloverleaf(*decks):
     return {"cloverleaf/" + deck: {"lists": "ab", "arguments": f"--file InputDecks/{deck} --out /dev/null",
-                                   "reads": ["InputDecks/" + deck]} for deck in decks}
+                                   "reads": ["InputDecks/" + deck], **more} for deck, more in decks}
 
 
 # One parent serves all of PyTorch. torch_geometric (by its pyg_lib) and OpenMM begin with CUDA when they are imported, so
@@ -40,7 +41,8 @@ PROGRAMS = {
                  "arguments": "-n 96 96 96 -pmis -keepT 1 -rlx 18 -exec_device -rap 1 -mod_rap2 1 -solver 1"},
     "ggml-ops": {"lists": "a",
                  "arguments": "test -b CUDA0 -o SET_ROWS,RMS_NORM,NORM,SOFT_MAX,ARGSORT,SUM_ROWS,PAD"},
-    **cloverleaf("clover_bm_short.in", "clover_bm4_short.in"),
+    **cloverleaf(("clover_bm_short.in", {}),
+                 ("clover_bm4_short.in", {"pressed": "--file InputDecks/clover_bm4_short.in --out /dev/null"})),
     **hecbench(
         # allocations
         ("determinant", "ab", "8000"),
@@ -64,9 +66,9 @@ PROGRAMS = {
         # launches
         ("kernelLaunch", "b", "20000"),
         ("heat", "b", "256 100000"),
-        ("stencil1d", "b", "65536 100000"),
+        ("stencil1d", "b", "65536 100000", {"pressed": "268435456 20"}),
         ("langevin", "b", "65536 30000"),
-        ("laplace3d", "b", "64 64 64 80000 0"),
+        ("laplace3d", "b", "64 64 64 80000 0", {"pressed": "640 640 640 20 0"}),
         ("particles", "b", "5000"),
         ("kalman", "b", "10 10 3 2500"),
         ("nw", "b", "2048 10 60"),
@@ -125,7 +127,7 @@ PROGRAMS = {
         ("adjacent", "h", "33554432 1"),
         ("vadd", "h", "4096 8192 1"),
         ("blas-dot", "h", "67108864 1"),
-        ("hypterm", "h", "30"),
+        ("hypterm", "h", "30", {"pressed": "10"}),
         ("slit", "h", "1024 300"),
         ("scatter", "h", "4000000 100"),
         ("openmp", "h", "100", {"noise": ["^number of host CPUs"]}),
@@ -147,9 +149,14 @@ PROGRAMS = {
         ("transformers_generate", "p", "", TORCH),
         ("geometric_graphs", "p", "", TORCH),
         ("gpytorch_regression", "p", "", TORCH),
+        ("torch_graphed", "p", "4 256", {"pressed": "16 4096", **TORCH}),
+        ("transformers_large", "p", "2 256", {"pressed": "16 2048", **TORCH}),
         ("cupy_heat", "p", "", {"imports": ["cupy"], **STEPS}),
+        ("cupy_waves", "p", "256", {"pressed": "12288", "imports": ["cupy"], **STEPS}),
         ("numba_bodies", "p", "", {"imports": ["numpy"], **STEPS}),
         ("diffrax_orbits", "p", "", {"imports": ["jax", "diffrax"]}),
+        ("jax_training", "p", "4 256 0", {"pressed": "16 4096 0", **STEPS}),
+        ("jax_preallocated", "p", "4 256 1", {"pressed": "16 4096 6", "reads": ["jax_training.py"], **STEPS}),
         ("openmm_gbsa", "p", "", OPENMM),
         ("openmm_pme", "p", "", OPENMM),
     ),

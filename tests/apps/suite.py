@@ -45,6 +45,8 @@ def entry(name, program, recipe, command):
     """What is known of a program where its sources are not."""
     known = {"name": name, "folder": folder_of(name), "command": command, "lists": program["lists"],
              "noise": recipe.get("noise", []) + program.get("noise", [])}
+    if "pressed" in program:
+        known["pressed"] = [command[0], *program["pressed"].split()]
     for key in ("oracle", "timer", "files", "imports"):
         if key in program or key in recipe:
             known[key] = program.get(key, recipe.get(key))
@@ -393,7 +395,7 @@ def run_all(options):
 # -- words -------------------------------------------------------------------------------------------------------------
 
 def parsed():
-    ways = [*apps.WAYS, *apps.GUARDS]
+    ways = [*apps.WAYS, *apps.GUARDS, *apps.WITHOUT]
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--list", action="store_true", help="what there is")

@@ -1,4 +1,4 @@
-"""apps.py, suite.py and tuned.py on programs of a few lines, which show what they would see of real ones.
+"""apps.py, suite.py, tuned.py and pressed.py on programs of a few lines, which show what they would see of real ones.
 
 usage: test_apps.py LIBRARY ALLOGRAFT
 """
@@ -17,6 +17,7 @@ LIBRARY, ALLOGRAFT = sys.argv.pop(1), sys.argv.pop(1)
 sys.path.insert(0, HERE)
 
 import apps  # noqa: E402
+import pressed  # noqa: E402
 import programs  # noqa: E402
 import recipes  # noqa: E402
 import suite  # noqa: E402
@@ -378,6 +379,68 @@ class Tuned(Packs):
                             ((self.pack, "--command", ALLOGRAFT, "--only", "other/x"), "--only=other/x")):
             with self.subTest(words=words):
                 status, _, err = self.call(*words, "--out", self.out, script=tuned)
+                self.assertEqual(status, 2, err)
+                self.assertIn(said, err)
+
+
+class PressedPrograms(Packs):
+    # Instead of the library, each writes its report. A turn takes $SPILL or $PAGE of its own seconds.
+    REPORT = ('[ -z "$ALLOGRAFT_STATS" ] || echo \'{"devices": [{"peak_bytes": 4000}], "pressure": {"moves": 7}}\' '
+              '>"$ALLOGRAFT_STATS"\n')
+    TIMED = ('echo "$1, $(cat ../data/read)"; case $ALLOGRAFT_OOM in spill) echo "took total: $SPILL s";; page) echo "took total: $PAGE s";;'
+             ' *) echo "took total: 1 s";; esac\n')
+
+    def press(self, script, *words, report=REPORT, spill=9, page=3):
+        self.make({"one": ("a", f"SPILL={spill} PAGE={page}\n" + report + script), "other": ("a", "exit 1")})
+        manifest = os.path.join(self.pack, "manifest.json")
+        with open(manifest, encoding="utf-8") as file:
+            known = json.load(file)
+        known[0]["pressed"] = [known[0]["command"][0], "large"]
+        with open(manifest, "w", encoding="utf-8") as file:
+            json.dump(known, file)
+        status, out, err = self.call(self.pack, "--library", LIBRARY, "--out", self.out, *words, script=pressed)
+        with open(os.path.join(self.out, "pressed.json"), encoding="utf-8") as file:
+            rows = json.load(file)
+        self.assertEqual([row["name"] for row in rows], ["tiny/one"])
+        return status, rows[0], out + err
+
+    def test_same(self):
+        limits = 'echo "$ALLOGRAFT_OOM $ALLOGRAFT_LIMIT" >>seen\n'
+        status, row, said = self.press(self.TIMED + limits, "--runs", "2")
+        self.assertEqual((status, row["output"], row["peak_bytes"], row["gains"]),
+                         (0, "the same", 4000, {"0.75": 3, "0.5": 3}), said)
+        self.assertEqual((row["native"], row["seconds"]["page 0.5"], row["moved"]["page 0.5"]), (1, 3, {"moves": 7}))
+        self.assertIn("at 0.5: 1 programs, page 3.00 times as fast as spill in the geometric mean, 3.00 at least", said)
+        with open(os.path.join(self.pack, "tiny-one", "seen"), encoding="utf-8") as file:
+            seen = [line.split() for line in file]
+        forth = [["spill", "3000"], ["page", "3000"], ["spill", "2000"], ["page", "2000"]]
+        self.assertEqual(seen, [[], [], []] + forth + forth[::-1])
+
+    def test_slower(self):
+        status, row, said = self.press(self.TIMED, "--shares", "0.5", page=10)
+        self.assertEqual((status, row["gains"]), (1, {"0.5": 0.9}), said)
+
+    def test_different(self):
+        status, row, said = self.press(self.TIMED + '[ "$ALLOGRAFT_OOM" != page ] || echo more\n')
+        self.assertEqual((status, row["output"]), (1, "DIFFERENT: page 0.75, page 0.5"), said)
+        with open(os.path.join(self.out, "tiny-one.page 0.5.0.txt"), encoding="utf-8") as file:
+            self.assertIn("more\n", file.read())
+
+    def test_not_to_be_had(self):
+        for script, report, said in (("exit 3", self.REPORT, "natively it ended with 3"),
+                                     (self.TIMED, "", "by default: it ended with 0, no report"),
+                                     (self.TIMED, self.REPORT.replace("4000", "0"), "it has no memory of the device"),
+                                     (self.TIMED + '[ "$ALLOGRAFT_OOM" != page ] || sleep 60\n', self.REPORT, "timed out")):
+            with self.subTest(said=said):
+                status, row, out = self.press(script, "--timeout", "1", report=report)
+                self.assertEqual((status, said in row["trouble"], said in out), (1, True, True), out)
+
+    def test_bad_words(self):
+        self.make({"one": ("a", self.STEADY)})
+        for words, said in ((("--shares", "1.5"), "--shares"), (("--runs", "0"), "--runs must be 1 or more, not 0"),
+                            (("--library", "/no"), "there is no /no"), (("--only", "tiny/one"), "--only=tiny/one")):
+            with self.subTest(words=words):
+                status, _, err = self.call(self.pack, "--library", LIBRARY, "--out", self.out, *words, script=pressed)
                 self.assertEqual(status, 2, err)
                 self.assertIn(said, err)
 
