@@ -59,7 +59,7 @@ build barrier_variable memory/barrier.cu "${cuda[@]}" -DMANAGED_VARIABLE
 link=("${link_cuda[@]}")
 build_all cuda memory bench ipc many pitch
 build_all cuda pinned pinned
-build_all cuda paging paging
+build_all cuda paging paging shared
 build_all cuda devices full kept
 build_all cuda process life sleeps
 build_all cuda replay early graph_bytes graph_loop launches

@@ -46,6 +46,29 @@ faster_than_spilled() {
     awk -v page="$page" -v spill="$spill" -v times="$3" 'BEGIN { exit !(page * times <= spill) }'
 }
 
+# paging_curve: a pass over 4 GiB, each block read and written five times, under limits that are further and further below.
+paging_curve() {
+    local mib way TAG native=$OUT/paging-curve.native.out with=$OUT/paging-curve.with.out pass='s/^rw_5_pass_ms //p'
+    : >"$native"
+    : >"$with"
+    for mib in 3584 3072 2560 2048 1536 1024; do
+        for way in page spill; do
+            TAG=paging-curve-$way-$mib
+            LIMIT_S=60 run_native -- "$BIN/paging" time rw 5 || { died native $?; return 1; }
+            LIMIT_S=120 run_with ALLOGRAFT_LIMIT="${mib}MiB" ALLOGRAFT_OOM="$way" ALLOGRAFT_LOG=error -- \
+                "$BIN/paging" time rw 5 || { died with $?; return 1; }
+            echo "${way}_under_${mib}mib_pass_ms $(sed -n "$pass" "$OUT/$TAG.native.out")" >>"$native"
+            echo "${way}_under_${mib}mib_pass_ms $(sed -n "$pass" "$OUT/$TAG.with.out")" >>"$with"
+        done
+    done
+    medians paging-curve "$native" -- "$with" || return 1
+    tabulate paging-curve
+    # At no size is page slower than what it could replace.
+    awk '{ split($1, word, "_"); ms[word[1], word[3]] = $3; sizes[word[3]] }
+        END { for (size in sizes) { p = ms["page", size]; s = ms["spill", size]
+            printf "%s: page %s, spill %s ms; ", size, p, s; bad += !(p && p <= 1.02 * s) } exit bad > 0 }' "$OUT/paging-curve"
+}
+
 # torch_paged WHAT LAYERS WIDTH GIB MS: PyTorch under a limit of so many GiB has the same losses. Its later steps take so
 # much longer than natively at most, in the median; the first five, learning included, three times as long as they do on
 # average.
@@ -70,6 +93,49 @@ torch_paged() {
     python3 -IS "$HERE/steps.py" "$native" "$OUT/$TAG.with.out" "$more" || return 1
 }
 
+# wandered SEED: a random program, or one time in twelve PyTorch, prints what it printed natively, alone. How often its
+# memory moved goes to MOVES.
+wandered() {
+    local seed=$1 program=("$BIN/shared" wander "$1" 300 3000) limits=(4GiB 512MiB 1GiB 1536MiB 2GiB) settings n
+    ((seed % 12 == 0)) && [[ $WITH_TORCH ]] && program=(python3 "$HERE/frameworks/torch_over.py" train 4 1024 8)
+    settings=(ALLOGRAFT_LIMIT="${limits[RANDOM % ${#limits[@]}]}" ALLOGRAFT_OOM=page ALLOGRAFT_LOG=error)
+    if [[ ! $FILLER ]]; then
+        LIMIT_S=120 run_native -- "${program[@]}" || { died native $?; return 1; }
+        return 0
+    fi
+    LIMIT_S=180 run_with "${settings[@]}" -- "${program[@]}" || { died with $?; echo "${settings[*]}"; return 1; }
+    LEAVE_OUT="ms" compare_output || { echo "${settings[*]}"; return 1; }
+    report 'pressure.movable_lost == 0' || return 1
+    n=$(report pressure.moves)
+    MOVES=$((MOVES + n))
+    rm -f "$(report_path)" "$OUT/$TAG".with.*
+}
+
+# Random programs under limits that change from run to run, beside a process that fills the card and empties it. As long as
+# a soak takes; PAGING_S=1800 for the half an hour that is asked of a new plan.
+shared_card() {
+    local seconds=${PAGING_S:-$SOAK_S} seed n=0 n_seeds end base=$TAG process TAG MOVES=0 FILLER="" WITH_TORCH=""
+    n_seeds=$((seconds / 4 < 48 ? seconds / 4 : 48))
+    python3 -c 'import torch' 2>/dev/null && WITH_TORCH=1
+    for ((seed = 1; seed <= n_seeds; seed++)); do
+        TAG=$base.$seed
+        wandered "$seed" || return 1
+    done
+    exec {FILLER}> >(exec "$BIN/shared" fill 1 4096 >"$OUT/$base.filler.out" 2>&1)
+    process=$!
+    end=$((SECONDS + seconds))
+    while ((SECONDS < end)); do
+        seed=$((n++ % n_seeds + 1))
+        TAG=$base.$seed
+        wandered "$seed" || { echo "seed $seed, run $n"; exec {FILLER}>&-; return 1; }
+    done
+    exec {FILLER}>&-
+    wait "$process"
+    echo "$n runs of $n_seeds programs moved $MOVES pieces, beside $(tail -n1 "$OUT/$base.filler.out")"
+    rm -f "$OUT/$base".*.native.*
+    ((MOVES > 0)) && grep -q ' changes$' "$OUT/$base.filler.out"
+}
+
 # Nothing may run beside these: they need memory of the host, and measure.
 paging_checks() {
     check paging/read same_paged read 'pressure.moves >= 1'
@@ -82,12 +148,14 @@ paging_checks() {
     check paging/fork same_paged fork
     check paging/frees same_paged frees
     check paging/held held_paged
+    check paging/shared-card shared_card
     if any_wanted paging/{once,often}{,-measured}; then
         measures paging/once-measured paged_in_turn read 1
         check paging/once bound faster_than_spilled read 1 0.9
         measures paging/often-measured paged_in_turn rw 20
         check paging/often bound faster_than_spilled rw 20 3
     fi
+    [[ $QUICK && $ONLY != *paging/curve* ]] || check paging/curve again paging_curve
     check paging/torch-train-8gib again torch_paged train 16 2048 8 319
     check paging/torch-infer-6gib again torch_paged infer 24 4096 6 157
     [[ -z $QUICK || $ONLY == *paging/torch* ]] || return 0
