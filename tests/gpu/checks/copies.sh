@@ -72,12 +72,27 @@ row_checks() {
     check copies/row-apart-2mib bound judge copies-rows row_apart_2mib_gb_per_s 'w >= n'
 }
 
-# What is too small to gain anything costs nothing more: the quickest of processes, as a busy host only makes one slower.
+# small_in_turns: what the driver's own calls take, and the same calls as the program finds them, within each process.
+small_in_turns() {
+    local iteration TAG
+    for ((iteration = 1; iteration <= 5; iteration++)); do
+        TAG=copies-small.$iteration
+        run_with "${CREW[@]}" -- "$BIN/host_copies" small || { died with $?; return 1; }
+        silent || return 1
+        grep -qx 'hooked 1' "$OUT/$TAG.with.out" || { echo "the calls are not the library's"; return 1; }
+        sed -n 's/^own //p' "$OUT/$TAG.with.out" >"$OUT/$TAG.native.out"
+        sed -i '/^own /d; /^hooked /d' "$OUT/$TAG.with.out"
+    done
+    medians copies-small "$OUT/copies-small".*.native.out -- "$OUT/copies-small".*.with.out || return 1
+    tabulate copies-small
+}
+
+# What is too small to gain anything costs nothing more.
 small_checks() {
     local way size
     any_wanted copies/small-{up,down}-{64kib,256kib,512kib,1mib} || return 0
     : >"$OUT/copies-small"
-    OF=--least ITERATIONS=9 measures copies/small-measured in_turns copies-small small
+    measures copies/small-measured small_in_turns
     for size in 64kib 256kib 512kib 1mib; do
         for way in up down; do
             check "copies/small-$way-$size" bound judge copies-small "call_${way}_${size}_us" 'w <= 1.01 * n'

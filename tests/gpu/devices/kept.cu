@@ -6,7 +6,7 @@
  * what the host does behind it. `waited_ms N`.
  */
 #include "tests/gpu/check.h"
-#include "tests/gpu/replay/own.h"
+#include "tests/gpu/own.h"
 
 #include <algorithm>
 #include <cuda.h>

@@ -16,7 +16,7 @@
  * - polling: a host thread waits for mapped memory that a kernel writes, and calls nothing
  */
 #include "tests/gpu/replay/graph.h"
-#include "tests/gpu/replay/own.h"
+#include "tests/gpu/own.h"
 
 #include <string>
 

@@ -9,7 +9,7 @@
  *   layouts   what the driver tells of parameters, of every kind of handle: facts, not measured
  */
 #include "tests/gpu/check.h"
-#include "tests/gpu/replay/own.h"
+#include "tests/gpu/own.h"
 
 #include <algorithm>
 #include <cuda.h>

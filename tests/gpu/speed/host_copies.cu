@@ -5,7 +5,8 @@
  * usage: host_copies [two-cores|busy] WHAT
  *   rates       GB/s until the copy is done, by size, way and kind of memory; of pinned memory, too
  *   calls       microseconds until cudaMemcpyAsync is back, which is when the program may go on
- *   small       the same of 64 KiB to 1 MiB
+ *   small       the same of 64 KiB to 1 MiB, by calls of the driver as a program finds them, and by its
+ *               own functions ("own ..."), which whatever is preloaded does not see
  *   rows        GB/s of uploads in turn with no wait between them, until all are done
  *   both        GB/s of 4 and 64 MiB alone
  *   first MIB   the first copy of the process, which has nothing else behind it
@@ -13,9 +14,11 @@
  *   busy        beside 16 threads that compute
  */
 #include "tests/gpu/check.h"
+#include "tests/gpu/own.h"
 
 #include <algorithm>
 #include <atomic>
+#include <cuda.h>
 #include <sched.h>
 #include <string>
 #include <sys/mman.h>
@@ -170,6 +173,53 @@ static void calls_of(const std::vector<size_t> &sizes)
                    1e6 * median_s(way, plain, bytes, false));
 }
 
+struct calls {
+    CUresult (*up)(CUdeviceptr to, const void *from, size_t bytes, CUstream stream);
+    CUresult (*down)(void *to, CUdeviceptr from, size_t bytes, CUstream stream);
+};
+
+static double call_s(const struct calls &calls, enum way way, unsigned char *host, size_t bytes)
+{
+    double start = now_s(), end;
+    if (way == UP)
+        OK(calls.up((CUdeviceptr)device, host, bytes, 0));
+    else
+        OK(calls.down(host, (CUdeviceptr)device, bytes, 0));
+    end = now_s();
+    OK(cudaStreamSynchronize(0));
+    return end - start;
+}
+
+/* In turns within one process: two processes differ by some percent, by where their memory lies. */
+static void small(void)
+{
+    static const char *const up = "cuMemcpyHtoDAsync_v2", *const down = "cuMemcpyDtoHAsync_v2",
+                             *const driver = "libcuda.so.1";
+    enum { TURNS = 1000, WARM = 100 };
+    void *open = dlopen(driver, RTLD_NOW | RTLD_NOLOAD);
+    const struct calls sides[2] = {
+        {(decltype(calls::up))dlsym(open, up), (decltype(calls::down))dlsym(open, down)},
+        {(decltype(calls::up))own_function(driver, up),
+         (decltype(calls::down))own_function(driver, down)}};
+    unsigned char *plain = touched(MIB);
+    for (const struct calls &side : sides)
+        CHECK(side.up && side.down);
+    printf("hooked %d\n", sides[0].up != sides[1].up && sides[0].down != sides[1].down);
+    for (size_t bytes : {64 * KIB, 256 * KIB, 512 * KIB, MIB})
+        for (enum way way : {UP, DOWN}) {
+            std::vector<double> seconds[2];
+            for (int i = 0; i < 2 * (WARM + TURNS); i++) {
+                int side = (i + i / 2) % 2; /* none is always behind the other */
+                double s = call_s(sides[side], way, plain, bytes);
+                if (i >= 2 * WARM)
+                    seconds[side].push_back(s);
+            }
+            for (int side = 0; side < 2; side++)
+                printf("%scall_%s_%s_us %.3f\n", side ? "own " : "", ways[way],
+                       size_name(bytes).c_str(), 1e6 * median(seconds[side]));
+        }
+}
+
 /* Sixteen sources, each of which is the program's again when its call is back; `between` bytes are
  * a small copy after each, as biases follow weights. */
 static double row_rate(unsigned char *host, size_t bytes, size_t between, cudaStream_t stream)
@@ -281,7 +331,7 @@ int main(int argc, char **argv)
     else if (what == "calls")
         calls_of({2 * MIB, 4 * MIB, 16 * MIB, 64 * MIB});
     else if (what == "small")
-        calls_of({64 * KIB, 256 * KIB, 512 * KIB, MIB});
+        small();
     else if (what == "rows")
         rows();
     else if (what == "both")
