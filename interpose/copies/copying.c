@@ -29,6 +29,7 @@
 #include "policy/contexts/enter.h"
 #include "policy/order/capture.h"
 #include "policy/order/users.h"
+#include "policy/paging/ranges.h"
 #include "policy/pinned/host_room.h"
 
 /* Below that, pieces save less than their submission takes: to the host the crew only begins after
@@ -82,6 +83,14 @@ static void join_rows(struct ag_copied *what)
         what->width *= what->depth;
         what->depth = 1;
     }
+}
+
+/* Memory that moves (ALLOGRAFT_OOM=page) is the device's, wherever it lies: whoever copies is inside
+ * the latch, so it stays there meanwhile. */
+static enum ag_memory memory_at(uint64_t address, uint64_t bytes)
+{
+    return ag_range_holds(ag_context_current(), address, bytes) ? AG_MEMORY_DEVICE
+                                                               : ag_memory_now(address, bytes);
 }
 
 /* Is it a copy for the crew, by what memory is on each side? */
@@ -450,8 +459,8 @@ bool ag_copying_line(struct ag_copying *copying, enum ag_copying_way way, uint64
 
     if (!is_worth_a_look(bytes, way) || bytes > INT64_MAX)
         return false;
-    to_kind = ag_memory_now(to, bytes);
-    from_kind = to_kind ? ag_memory_now(from, bytes) : AG_MEMORY_UNKNOWN;
+    to_kind = memory_at(to, bytes);
+    from_kind = to_kind ? memory_at(from, bytes) : AG_MEMORY_UNKNOWN;
     if (!is_pageable_copy(&what, to_kind, from_kind) ||
         (way != AG_COPYING_EITHER && what.to_host != (way == AG_COPYING_TO_HOST)))
         return false;
@@ -498,7 +507,7 @@ bool ag_copying_box(struct ag_copying *copying, const CUDA_MEMCPY3D *copy,
     if (!copy || !is_worth_a_look(bytes_of(copy), AG_COPYING_EITHER))
         return false;
     box = *copy;
-    if (!ag_box_resolve(&box, ag_memory_now, &to_kind, &from_kind) ||
+    if (!ag_box_resolve(&box, memory_at, &to_kind, &from_kind) ||
         !is_pageable_copy(&what, to_kind, from_kind))
         return false;
     what.width = box.WidthInBytes;

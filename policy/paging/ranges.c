@@ -163,6 +163,21 @@ CUdeviceptr ag_range_base(CUdeviceptr address)
     return base;
 }
 
+bool ag_range_holds(const struct ag_context *context, CUdeviceptr address, size_t bytes)
+{
+    const struct ag_movable *range;
+    bool holds;
+
+    if (!ag_range_may_hold(address))
+        return false;
+    ag_lock_take(&self.lock); /* likewise */
+    range = ag_range_at(address);
+    holds = range && !range->pinned && range->context == context &&
+            bytes <= range->size - (address - range->address);
+    ag_lock_release(&self.lock);
+    return holds;
+}
+
 /* --- memory --- */
 
 static size_t bytes_of_pieces(const struct ag_movable *range)

@@ -11,6 +11,7 @@ PAGE = {'ALLOGRAFT_OOM': 'page', 'ALLOGRAFT_PAGE_PIECE': '2MiB', 'ALLOGRAFT_LOG'
 TIGHT = dict(PAGE, ALLOGRAFT_LIMIT='12MiB')
 MIB = 1 << 20
 TURNS = dict(PAGE, ALLOGRAFT_LIMIT='128MiB')
+CREW = {'ALLOGRAFT_COPY': 'auto', 'ALLOGRAFT_COPY_FROM': '100000', 'ALLOGRAFT_COPY_THREADS': '3'}
 VARIANTS = [PAGE, TIGHT, dict(TIGHT, ALLOGRAFT_POLICY='pool'), dict(TIGHT, ALLOGRAFT_POLICY='native'),
             dict(TIGHT, ALLOGRAFT_CACHE='0'), dict(TIGHT, ALLOGRAFT_FREE='sync')]
 
@@ -269,6 +270,15 @@ class Answers(Case):
         pressure = result.report()['pressure']
         self.assertGreater(pressure['movable_on_host'], 0)
         self.assertEqual([pressure[key] for key in ('moves', 'moved_in_bytes', 'in_place_bytes')], [0, 0, 0])
+
+    def test_pageable_copies(self):
+        """They are the crew's, over pieces of both kinds as elsewhere; but not where the block stays where it is."""
+        for _, result in self.same([COMMAND, 'blocks'], [dict(variant, **CREW) for variant in VARIANTS]):
+            copies, moves = (result.report()[section] for section in ('copies', 'pressure'))
+            self.assertGreaterEqual(copies['crew'], 4, copies)
+            self.assertGreaterEqual(copies['crew_bytes'], 4 * 7 * MIB)
+            self.assertEqual(moves['movable_lost'], 0)
+        self.same([COMMAND, 'waits'], [dict(TIGHT, **CREW)])
 
     def test_copies_and_fills_in_any_order(self):
         for part in ('fills', 'within', 'across'):
