@@ -1,10 +1,9 @@
-/* Finding what a launch uses, and choosing what goes for it: see use.h.
+/* Finding what a launch uses, and when it comes to the device: see use.h.
  *
  * A pointer stands for its block from there on. What lies on the host is read in place as long as
  * that costs less than to move it: for its use now, and those that are expected to follow soon
  * (foretell.h), at what they have been seen to cost (toll.h, prices.h). Where the device has room
- * it comes in any case. Who goes is the one that is expected to be used last: the best there is, as
- * long as iterations are alike. */
+ * it comes in any case. What goes for it, exchange.c says. */
 #include "policy/paging/use.h"
 
 #include "interpose/core/base/clock.h"
@@ -18,6 +17,7 @@
 #include "policy/paging/mover.h"
 #include "policy/paging/named.h"
 #include "policy/paging/place.h"
+#include "policy/paging/plan/exchange.h"
 #include "policy/paging/plan/extents.h"
 #include "policy/paging/plan/foretell.h"
 #include "policy/paging/plan/prices.h"
@@ -31,10 +31,6 @@
 #define MOST_IN_VAIN 16u         /* are counted */
 #define FIRST_REST   10000000u   /* nothing is tried for so long after it did not */
 #define SLOW_BYTES   ((size_t)4 << 20) /* a kernel may take long that uses so many of the host */
-#define MOST_WANTED  2048u             /* pieces of one launch */
-#define MOST_AT_ONCE 64u               /* pieces each way */
-#define AHEAD_PART   32u               /* of the device; what comes at once for launches to come */
-#define SPARE_PART   64u               /* of it, left free: both ways are busy from the first */
 
 /* What is about to be launched: a graph, or what names the memory of a kernel or a copy. */
 struct launched {
@@ -60,31 +56,14 @@ static struct {
     struct ag_rest rest;
 } self;
 
-/* What is being moved: of who has begun to move (mover.h). */
-static struct {
-    struct ag_context *context;
-    uint64_t launch;
-    struct ag_move wanted[MOST_WANTED], batch[2 * MOST_AT_ONCE];
-    uint64_t due[MOST_WANTED]; /* in so many launches what is wanted is used */
-    unsigned n_wanted, next, n_batch;
-} mover;
-
 /* --- uses; with the lock of the ranges held --- */
-
-/* A piece that comes stays until its next use, if no more than these bytes are used before that:
- * one move then serves both uses. */
-static uint64_t near_bytes(const struct ag_context *context)
-{
-    return ag_budget_size(context->device);
-}
 
 static uint64_t operand_of(const struct launched *launched, const struct ag_name *name)
 {
     return launched->kernel ? ag_hash_word(launched->kernel, name->offset) | 1 : 0;
 }
 
-/* A piece that the launch uses by that name. True: it is to come to the device, and not wanted yet.
- */
+/* A piece that the launch uses by that name. True: it is to come to the device. */
 static bool use_piece(const struct launched *launched, const struct ag_movable *range,
                       struct ag_piece *piece, const struct ag_name *name)
 {
@@ -93,7 +72,7 @@ static bool use_piece(const struct launched *launched, const struct ag_movable *
 
     if (piece->used_by != launched->number) {
         price = ag_foretell_use(piece, operand_of(launched, name), name->uses, on_host,
-                                near_bytes(range->context));
+                                ag_exchange_near(range->context));
         piece->used_by = launched->number;
         piece->comes = on_host && !range->pinned &&
                        ag_place_comes(piece, launched->has_room || ag_prices_worth_moving(price));
@@ -101,14 +80,6 @@ static bool use_piece(const struct launched *launched, const struct ag_movable *
             ag_site_count(range, AG_HELD_IN_PLACE, name->uses * piece->size);
     }
     return piece->comes && on_host;
-}
-
-static void want(struct ag_movable *range, struct ag_piece *piece, uint64_t due)
-{
-    if (mover.n_wanted == MOST_WANTED)
-        return;
-    mover.due[mover.n_wanted] = due;
-    mover.wanted[mover.n_wanted++] = (struct ag_move){range, piece, NULL};
 }
 
 /* Does what is named have the piece in it, or half of that at least? */
@@ -135,9 +106,28 @@ static size_t end_of(const struct ag_name *name, const struct ag_movable *range)
     return last < end ? last + 1 : end;
 }
 
-/* The pieces of a block from an address on. `collects`: those that are to come are wanted. */
-static void use_block(const struct launched *launched, const struct ag_name *name, bool collects,
-                      struct used *used)
+/* Why the pieces that a launch uses are looked at. */
+enum purpose {
+    TO_LOG,
+    TO_BRING, /* those that are to come are wanted */
+    TO_LEAVE, /* those that were to come and are on the host still are used there */
+};
+
+/* The piece lies on the host, and was to come. */
+static void meet(enum purpose purpose, const struct ag_name *name, struct ag_movable *range,
+                 struct ag_piece *piece)
+{
+    if (purpose == TO_BRING)
+        ag_exchange_want(range, piece);
+    if (purpose != TO_LEAVE)
+        return;
+    piece->comes = false;
+    ag_site_count(range, AG_HELD_IN_PLACE, name->uses * piece->size);
+}
+
+/* The pieces of a block from an address on. */
+static void use_block(const struct launched *launched, const struct ag_name *name,
+                      enum purpose purpose, struct used *used)
 {
     struct ag_movable *range = ag_range_at(name->address);
     size_t end;
@@ -150,14 +140,10 @@ static void use_block(const struct launched *launched, const struct ag_name *nam
 
         if (!is_of(name, range, piece))
             continue;
-        if (use_piece(launched, range, piece, name)) {
-            used->comes += piece->size;
-            if (collects)
-                want(range, piece, 0);
-            piece->comes &= !collects; /* whoever else names it */
-        } else if (!piece->handle->on_device) {
-            used->in_place += piece->size;
-        }
+        if (use_piece(launched, range, piece, name))
+            meet(purpose, name, range, piece);
+        if (!piece->handle->on_device)
+            *(piece->comes ? &used->comes : &used->in_place) += piece->size;
     }
 }
 
@@ -232,7 +218,7 @@ static void add_used(struct used *all, const struct used *one, uint64_t operand)
     all->of_operand = bytes;
 }
 
-static struct used use_all(const struct launched *launched, bool collects)
+static struct used use_all(const struct launched *launched, enum purpose purpose)
 {
     struct used used = {0};
     unsigned n;
@@ -241,7 +227,7 @@ static struct used use_all(const struct launched *launched, bool collects)
     for (unsigned i = 0; i < n; i++) {
         struct used one = {0};
 
-        use_block(launched, &at[i], collects, &one);
+        use_block(launched, &at[i], purpose, &one);
         add_used(&used, &one, operand_of(launched, &at[i]));
     }
     return used;
@@ -257,182 +243,6 @@ static uint64_t key_of(const struct launched *launched)
     for (unsigned i = 0; i < n; i++)
         key = ag_hash_word(key, at[i].address);
     return key;
-}
-
-/* --- who goes; between ag_move_begin() and ag_move_end() --- */
-
-/* The piece on the device whose next use is expected last, in more than so many launches, and that
- * this launch does not use. */
-static struct ag_move farthest_used(uint64_t most)
-{
-    struct ag_move victim = {0};
-    struct ag_movable *range = ag_ranges_lock();
-
-    for (; range; range = range->next) {
-        if (range->pinned || range->context != mover.context)
-            continue;
-        for (unsigned i = 0; i < range->n_pieces; i++) {
-            struct ag_piece *piece = &range->pieces[i];
-            uint64_t next;
-
-            if (!piece->handle->on_device || piece->used_by == mover.launch || piece->goes ||
-                piece->place == AG_PLACED_ON_DEVICE)
-                continue;
-            next = ag_foretell_next_use(piece);
-            if (next <= most && (victim.piece || most))
-                continue;
-            victim = (struct ag_move){range, piece, NULL};
-            most = next;
-        }
-    }
-    if (victim.piece)
-        victim.piece->goes = true;
-    ag_ranges_unlock();
-    return victim;
-}
-
-/* Has pieces of `bytes` go in this batch; fewer where no more of them are used later than what is
- * to come for them, or where the host has no memory. */
-static void let_go(uint64_t bytes)
-{
-    uint64_t gone = 0, due = mover.next < mover.n_wanted ? mover.due[mover.next] : 0;
-
-    for (unsigned n = 0; gone < bytes && n < MOST_AT_ONCE; n++) {
-        struct ag_move move = farthest_used(due);
-
-        if (!move.piece)
-            return;
-        move.to = ag_handle_get(mover.context->device, move.piece->size, false);
-        if (!move.to) {
-            move.piece->goes = false;
-            return;
-        }
-        gone += move.piece->size;
-        mover.batch[mover.n_batch++] = move;
-    }
-}
-
-/* --- who comes --- */
-
-/* Pieces that are wanted, as far as there is memory for them. */
-static void let_come(void)
-{
-    while (mover.next < mover.n_wanted && mover.n_batch < MOST_AT_ONCE) {
-        struct ag_move *move = &mover.wanted[mover.next];
-
-        move->to = ag_handle_get(mover.context->device, move->piece->size, true);
-        if (!move->to)
-            break;
-        mover.batch[mover.n_batch++] = *move;
-        mover.next++;
-    }
-}
-
-static uint64_t still_to_come(void)
-{
-    uint64_t bytes = 0;
-
-    for (unsigned i = mover.next; i < mover.n_wanted; i++)
-        bytes += mover.wanted[i].piece->size;
-    return bytes;
-}
-
-/* Memory of pieces that did not move is nobody's again. */
-static void put_back_unmoved(void)
-{
-    for (unsigned i = 0; i < mover.n_batch; i++) {
-        mover.batch[i].piece->goes = false;
-        if (mover.batch[i].to)
-            ag_handle_put(mover.batch[i].to);
-    }
-}
-
-/* Bytes that go with those that came: room for what is still to come, or for later launches. */
-static uint64_t bytes_to_go(uint64_t rest)
-{
-    uint64_t spare = ag_budget_size(mover.context->device) / SPARE_PART;
-    uint64_t kept = ag_handles_kept(mover.context->device);
-
-    if (spare < ag_ranges_piece_bytes())
-        spare = ag_ranges_piece_bytes();
-    if (kept >= spare || (!rest && ag_handles_may_get(mover.context->device, spare, false)))
-        return 0;
-    return spare - kept;
-}
-
-/* Has as much go as comes, once there is room to begin with: both ways are busy then. False:
- * nothing moves any more. */
-static bool move_batch(void)
-{
-    unsigned moved;
-
-    mover.n_batch = 0;
-    let_come();
-    let_go(bytes_to_go(still_to_come()));
-    moved = ag_move_pieces(mover.context, mover.batch, mover.n_batch);
-    ag_stats_add(AG_STAT_PAGE_BATCHES, 1);
-    put_back_unmoved();
-    return moved && moved == mover.n_batch;
-}
-
-/* Puts the piece among those that are wanted ahead, from `first` on in the order of their uses; of
- * more than `most` the one that is used last is not wanted. */
-static void want_ahead(struct ag_move move, uint64_t due, unsigned first, unsigned most)
-{
-    unsigned at;
-
-    if (mover.n_wanted == first + most && due >= mover.due[mover.n_wanted - 1])
-        return;
-    mover.n_wanted -= mover.n_wanted == first + most;
-    for (at = mover.n_wanted++; at > first && mover.due[at - 1] > due; at--) {
-        mover.wanted[at] = mover.wanted[at - 1];
-        mover.due[at] = mover.due[at - 1];
-    }
-    mover.wanted[at] = move;
-    mover.due[at] = due;
-}
-
-/* On the host, and foretold to be used where that costs more than to move it. */
-static bool is_wanted_ahead(const struct ag_piece *piece, uint64_t *ret_due)
-{
-    uint64_t near = near_bytes(mover.context);
-
-    return !piece->handle->on_device && piece->place == AG_PLACED_AUTO &&
-           piece->used_by != mover.launch && ag_foretell_is_due(piece, near, ret_due) &&
-           ag_prices_worth_moving(ag_foretell_price_when_due(piece, near));
-}
-
-/* What later launches are to find on the device, nearest first, up to a part of it. */
-static void collect_ahead(struct ag_movable *range)
-{
-    uint64_t bytes = ag_budget_size(mover.context->device) / AHEAD_PART, due;
-    unsigned first = mover.n_wanted, most = (unsigned)(bytes / ag_ranges_piece_bytes());
-
-    if (most < 1)
-        most = 1;
-    if (most > MOST_AT_ONCE)
-        most = MOST_AT_ONCE;
-    if (first + most > MOST_WANTED)
-        return;
-    for (; range; range = range->next)
-        for (unsigned i = 0; i < range->n_pieces; i++)
-            if (!range->pinned && range->context == mover.context &&
-                is_wanted_ahead(&range->pieces[i], &due))
-                want_ahead((struct ag_move){range, &range->pieces[i], NULL}, due, first, most);
-}
-
-static void collect_wanted(struct ag_context *context, const struct launched *launched)
-{
-    struct ag_movable *range;
-
-    mover.context = context;
-    mover.launch = launched->number;
-    mover.n_wanted = mover.next = 0;
-    range = ag_ranges_lock();
-    self.in_place_ns = 0;
-    (void)use_all(launched, true);
-    collect_ahead(range);
-    ag_ranges_unlock();
 }
 
 /* --- when --- */
@@ -471,8 +281,19 @@ static void note_idle(bool is_idle)
     ag_ranges_unlock();
 }
 
-/* False: the device does not become idle. */
-static bool bring_wanted(struct ag_context *context, const struct launched *launched)
+static void collect_wanted(struct ag_context *context, const struct launched *launched)
+{
+    struct ag_movable *range;
+
+    ag_exchange_begin(context, launched->number);
+    range = ag_ranges_lock();
+    self.in_place_ns = 0;
+    (void)use_all(launched, TO_BRING);
+    ag_exchange_want_ahead(range);
+    ag_ranges_unlock();
+}
+
+static void bring_wanted(struct ag_context *context, const struct launched *launched)
 {
     uint64_t began;
     bool pushed;
@@ -481,36 +302,55 @@ static bool bring_wanted(struct ag_context *context, const struct launched *laun
         note_idle(false);
         ag_rest_longer(&self.rest, FIRST_REST);
         ag_stats_add(AG_STAT_PAGE_IN_VAIN, 1);
-        return false;
+        return;
     }
     began = ag_clock_ns();
     ag_rest_begin_anew(&self.rest);
     note_idle(true);
     collect_wanted(context, launched);
-    if (ag_context_make_current(context, &pushed) == CUDA_SUCCESS) {
-        while (mover.next < mover.n_wanted && move_batch())
-            ;
+    if (ag_context_make_current(context, &pushed) == CUDA_SUCCESS && ag_exchange_run())
         ag_stats_add(AG_STAT_PAGE_MOVES, 1);
-    }
     ag_context_restore(pushed);
     ag_move_end();
     ag_stats_add(AG_STAT_PAGE_NS, ag_clock_ns() - began);
-    return true;
+}
+
+/* May anything come for the launch? Else the device need not become idle for it. */
+static bool can_bring(const struct ag_context *context, const struct launched *launched)
+{
+    bool can;
+
+    if (ag_rest_is_on(&self.rest))
+        return false;
+    if (launched->has_room)
+        return true;
+    can = ag_exchange_is_possible(ag_ranges_lock(), context, launched->number);
+    ag_ranges_unlock();
+    return can;
 }
 
 /* Signals and cancellations of the thread wait: a handler that jumped out of here, or the end of
  * the thread, would leave all others waiting. */
-static bool bring(struct ag_context *context, const struct launched *launched)
+static void bring(struct ag_context *context, const struct launched *launched)
 {
     struct ag_undisturbed before;
-    bool is_idle;
 
-    if (ag_rest_is_on(&self.rest))
-        return false;
+    if (!can_bring(context, launched))
+        return;
     ag_undisturbed_begin(&before);
-    is_idle = bring_wanted(context, launched);
+    bring_wanted(context, launched);
     ag_undisturbed_end(&before);
-    return is_idle;
+}
+
+/* What was to come and did not is used where it is. */
+static struct used leave_in_place(const struct launched *launched)
+{
+    struct used used;
+
+    (void)ag_ranges_lock();
+    used = use_all(launched, TO_LEAVE);
+    ag_ranges_unlock();
+    return used;
 }
 
 static bool uses_memory_of_host(struct launched *launched)
@@ -531,7 +371,7 @@ static struct used log_uses(struct launched *launched)
     (void)ag_ranges_lock();
     launched->number = ++self.n_launches;
     ag_foretell_launch(key_of(launched));
-    used = use_all(launched, false);
+    used = use_all(launched, TO_LOG);
     ag_ranges_unlock();
     return used;
 }
@@ -548,9 +388,10 @@ static void use_launched(struct launched *launched)
     launched->has_room = uses_memory_of_host(launched) &&
                          ag_handles_has_room(context->device, ag_ranges_piece_bytes());
     used = log_uses(launched);
-    if (used.comes && bring(context, launched))
-        return;
-    used.in_place += used.comes;
+    if (used.comes) {
+        bring(context, launched);
+        used = leave_in_place(launched);
+    }
     if (!launched->kernel || !used.in_place)
         return;
     note_in_place(used.operand, used.in_place);

@@ -313,6 +313,18 @@ unsigned ag_foretell_use(struct ag_piece *piece, uint64_t operand, unsigned uses
     return price;
 }
 
+uint64_t ag_foretell_price(const struct ag_piece *piece, uint64_t near)
+{
+    const struct record *last = last_record(piece), *like;
+    uint64_t number;
+
+    if (!last)
+        return 0;
+    like = foretold(piece, &number);
+    return like && !self.is_again ? price_from(number, like, near)
+                                  : price_of(entry_at(piece->logged_in), last);
+}
+
 bool ag_foretell_is_due(const struct ag_piece *piece, uint64_t near, uint64_t *ret_launches)
 {
     uint64_t number, now;

@@ -21,6 +21,9 @@ void ag_foretell_launch(uint64_t key);
  * are used between two of them. */
 unsigned ag_foretell_use(struct ag_piece *piece, uint64_t operand, unsigned uses, bool on_host,
                          uint64_t near);
+/* What the last use of the piece, and those to come soon, cost on the host, as above; 0: nobody
+ * knows. Of a launch that is made again and again, as often as it has been made so far. */
+uint64_t ag_foretell_price(const struct ag_piece *piece, uint64_t near);
 /* In how many launches is the piece expected to be used next? One is expected where it was used in
  * the iteration before, if nothing better is known; the one that nothing is known of is as far
  * ahead as its last use is ago, and one without a use is the last of all. */

@@ -30,6 +30,8 @@
  *     paging small N K   N passes over 128 blocks of 2 MiB, K kernels on each in turn
  *     paging graphs N K  the same by launches of graphs of K kernels, the first block's of which is
  *                        updated to be the last one's, and back
+ *     paging whole N K   N launches of a graph of one kernel on each of eight blocks, and then of K on
+ *                        each of eight more
  *     paging far         most of 128 MiB is not in use
  *     paging ahead       most is, until memory of the host was made; then none, until that is back
  *     paging soon        the process ends as that begins
@@ -827,6 +829,34 @@ static void graphs(unsigned n, unsigned k)
     say("wrong: %u", end_turns(p, often));
 }
 
+static void whole(unsigned n, unsigned k)
+{
+    CUdeviceptr p[TURN_BLOCKS];
+    CUfunction function = touch_function();
+    unsigned often[TURN_BLOCKS];
+    CUgraphExec exec;
+    CUstream stream;
+    CUgraph graph;
+
+    begin_turns(p);
+    OK(cuStreamCreate(&stream, CU_STREAM_DEFAULT));
+    OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    for (unsigned i = 0; i < TURN_BLOCKS; i++) {
+        unsigned times = i < TURN_BLOCKS / 2 ? 1 : k;
+
+        touch_often(function, p[i], times, stream);
+        often[i] = n * times;
+    }
+    OK(cuStreamEndCapture(stream, &graph));
+    OK(cuGraphInstantiate(&exec, graph, 0));
+    for (unsigned i = 0; i < n; i++)
+        OK(cuGraphLaunch(exec, stream));
+    OK(cuStreamSynchronize(stream));
+    OK(cuGraphExecDestroy(exec));
+    OK(cuGraphDestroy(graph));
+    say("wrong: %u", end_turns(p, often));
+}
+
 /* --- memory of the host that is made ahead --- */
 
 static void await_calls(const char *symbol, unsigned long n)
@@ -991,6 +1021,8 @@ int main(int argc, char **argv)
         sites((unsigned)atoi(argv[2]), (unsigned)atoi(argv[3]), (unsigned)atoi(argv[4]));
     else if (!strcmp(what, "graphs") && argc > 3)
         graphs((unsigned)atoi(argv[2]), (unsigned)atoi(argv[3]));
+    else if (!strcmp(what, "whole") && argc > 3)
+        whole((unsigned)atoi(argv[2]), (unsigned)atoi(argv[3]));
     else if (!strcmp(what, "far"))
         take((CUdeviceptr[5]){0}, 5);
     else if (!strcmp(what, "soon"))

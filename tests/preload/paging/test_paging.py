@@ -252,6 +252,24 @@ class Answers(Case):
         self.assertGreater(pressure['in_place_bytes'], 4 * 60 * 2 ** 21)
 
     @counted
+    def test_a_launch_that_uses_all(self):
+        """Where nothing can go that the launch does not use as much, nobody waits for the device, and what lies on the host
+        counts as used there, each time."""
+        few, many = (self.pressure_of('whole', launches, '1') for launches in ('5', '25'))
+        self.assertEqual([many[key] for key in ('moves', 'move_batches', 'moves_in_vain', 'moved_out_bytes')], [0] * 4)
+        a_launch = (many['in_place_bytes'] - few['in_place_bytes']) / 20
+        self.assertTrue(128 * MIB <= a_launch <= 144 * MIB, a_launch)
+
+    @counted
+    def test_what_a_launch_uses_most(self):
+        """Of what a launch uses, that which it uses most comes for that which it uses least, and then nothing moves."""
+        few, many = (self.pressure_of('whole', launches, '5') for launches in ('12', '24'))
+        self.assertGreaterEqual(few['moved_in_bytes'], 100 * MIB)
+        self.assertEqual(few['moved_in_bytes'], many['moved_in_bytes'])
+        a_launch = (many['in_place_bytes'] - few['in_place_bytes']) / 12
+        self.assertLess(a_launch, 1.5 * 128 * MIB)  # 8 blocks once; five times as much before
+
+    @counted
     def test_copies_and_fills(self):
         """They count as kernels do: of the pieces that lie on the host in a pass (17 of 32 or more), those that are used
         often are in place for their first uses only, three at the highest price, and come for the later passes at once."""

@@ -49,6 +49,7 @@ static void test_nothing_known(void)
     CHECK(use("bcd") == 100);
     CHECK(ag_foretell_next_use(piece_of('a')) == 3 && ag_foretell_next_use(piece_of('d')) == 0);
     CHECK(ag_foretell_next_use(piece_of('e')) == UINT64_MAX);
+    CHECK(ag_foretell_price(piece_of('e'), NEAR) == 0);
 }
 
 /* Used just now, it may go on so; after long it will not. */
@@ -62,6 +63,9 @@ static void test_by_now(void)
 static void test_repeated(void)
 {
     CHECK(use("qq") == 200 && use("q") == 300);
+    for (unsigned i = 3; i < 20; i++)
+        (void)use_as("q", false, 0);
+    CHECK(ag_foretell_price(piece_of('q'), NEAR) == 2000); /* of what lies on the device, too */
     CHECK(use("r") == 100 && ag_foretell_next_use(piece_of('q')) == 7 - 1);
 }
 
@@ -101,7 +105,7 @@ static void test_prices_to_come(void)
             "efgh"
             "ijkl");
     use("abcd");
-    CHECK(use("w") == 200);
+    CHECK(use("w") == 200 && ag_foretell_price(piece_of('w'), NEAR) == 200);
     dear = 'y';
     CHECK(use("y") == 1000); /* and no more than that is asked */
     dear = 0;

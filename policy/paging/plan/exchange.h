@@ -1,0 +1,42 @@
+/* Which pieces change places with which, once the device is idle (ALLOGRAFT_OOM=page).
+ *
+ *     if (ag_move_begin(context, ...)) {
+ *         ag_exchange_begin(context, launch);
+ *         ag_ranges_lock(); ag_exchange_want(range, piece); ... ag_ranges_unlock();
+ *         ag_exchange_run();
+ *         ag_move_end();
+ *     } */
+#ifndef AG_PAGING_EXCHANGE_H
+#define AG_PAGING_EXCHANGE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "policy/budget.h"
+#include "policy/contexts/context.h"
+#include "policy/paging/ranges.h"
+
+/* A piece that comes stays until its next use, if no more than these bytes are used before that:
+ * one move then serves both uses. */
+static inline uint64_t ag_exchange_near(const struct ag_context *context)
+{
+    return ag_budget_size(context->device);
+}
+
+/* Could any piece that the launch of that number wants on the device come there, for one that can
+ * go? With the lock of the ranges held; `first`: of all of them. */
+bool ag_exchange_is_possible(const struct ag_movable *first, const struct ag_context *context,
+                             uint64_t launch);
+
+/* Nothing is wanted yet. This and all below: between ag_move_begin() and ag_move_end(). */
+void ag_exchange_begin(struct ag_context *context, uint64_t launch);
+/* The launch uses the piece, which lies on the host and is to come. With the lock held. */
+void ag_exchange_want(struct ag_movable *range, struct ag_piece *piece);
+/* What later launches are to find on the device is wanted, too, nearest first, up to a part of it.
+ * With the lock held; `range`: the first of all. */
+void ag_exchange_want_ahead(struct ag_movable *range);
+/* Moves what is wanted, as far as something can go for it; with the context current. How many
+ * pieces moved, both ways. */
+unsigned ag_exchange_run(void);
+
+#endif
