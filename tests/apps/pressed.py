@@ -15,6 +15,7 @@ Exit status: 0 the same everywhere and page nowhere slower than spill, 1 not, 2 
 import argparse
 import json
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -27,28 +28,36 @@ APART = 0.03  # two runs of the same differ by that
 OF_PAGES = ("moves", "moved_in_bytes", "moved_out_bytes", "in_place_bytes", "move_ns", "movable_on_host")
 
 
+def read_report(path):
+    with open(path, encoding="utf-8") as file:
+        return json.load(file)
+
+
+def peak_of(report):
+    return max((one["peak_bytes"] for one in report["devices"]), default=0)
+
+
 class Pressed(suite.Case):
     """A program, and its runs under less memory than it needs."""
 
     def __init__(self, known, options):
         super().__init__({**known, "command": known["pressed"]}, options.pack)
         self.options = options
-        self.report = os.path.join(options.out, suite.folder_of(self.name) + ".report.json")
+        self.reports = os.path.join(options.out, suite.folder_of(self.name) + ".reports")
         self.peak = None
         self.moved = {}  # way -> what the report says of moves
 
     def run_with(self, settings):
-        """A run, and what its report says."""
-        environment = apps.preloaded(self.options, {"ALLOGRAFT_STATS": self.report, "ALLOGRAFT_LOG": "error", **settings})
-        if os.path.exists(self.report):
-            os.remove(self.report)
-        made = apps.Run(self.recipe, environment, self.options.timeout)
-        try:
-            with open(self.report, encoding="utf-8") as file:
-                return made, json.load(file)
-        except (OSError, ValueError) as trouble:
-            said = (made.err.strip().splitlines() or [str(trouble)])[-1]
-            raise apps.Unusable(f"{settings or 'by default'}: it ended with {made.status}, no report: {said}") from trouble
+        """A run, and the report of that of its processes which had the most memory."""
+        shutil.rmtree(self.reports, ignore_errors=True)
+        os.makedirs(self.reports)
+        found = {"ALLOGRAFT_STATS": os.path.join(self.reports, "%p.json"), "ALLOGRAFT_LOG": "error", **settings}
+        made = apps.Run(self.recipe, apps.preloaded(self.options, found), self.options.timeout)
+        reports = [read_report(os.path.join(self.reports, name)) for name in os.listdir(self.reports)]
+        if not reports:
+            said = (made.err.strip().splitlines() or ["no word of it"])[-1]
+            raise apps.Unusable(f"{settings or 'by default'}: it ended with {made.status} and left no report: {said}")
+        return made, max(reports, key=peak_of)
 
     def find_peak(self):
         """Two native runs, and one that says what the program needs."""
@@ -57,7 +66,7 @@ class Pressed(suite.Case):
         self.must_have_passed()
         made, report = self.run_with({})
         self.checked["default"] = [made]
-        self.peak = max((one["peak_bytes"] for one in report["devices"]), default=0)
+        self.peak = peak_of(report)
         if not self.peak:
             raise apps.Unusable("it has no memory of the device")
 

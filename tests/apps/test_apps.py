@@ -386,7 +386,7 @@ class Tuned(Packs):
 class PressedPrograms(Packs):
     # Instead of the library, each writes its report. A turn takes $SPILL or $PAGE of its own seconds.
     REPORT = ('[ -z "$ALLOGRAFT_STATS" ] || echo \'{"devices": [{"peak_bytes": 4000}], "pressure": {"moves": 7}}\' '
-              '>"$ALLOGRAFT_STATS"\n')
+              '>"${ALLOGRAFT_STATS//%p/$$}"; [ -z "$ALLOGRAFT_STATS" ] || echo \'{"devices": []}\' >"${ALLOGRAFT_STATS//%p/1}"\n')
     TIMED = ('echo "$1, $(cat ../data/read)"; case $ALLOGRAFT_OOM in spill) echo "took total: $SPILL s";; page) echo "took total: $PAGE s";;'
              ' *) echo "took total: 1 s";; esac\n')
 
@@ -428,7 +428,7 @@ class PressedPrograms(Packs):
 
     def test_not_to_be_had(self):
         for script, report, said in (("exit 3", self.REPORT, "natively it ended with 3"),
-                                     (self.TIMED, "", "by default: it ended with 0, no report"),
+                                     (self.TIMED, "", "by default: it ended with 0 and left no report: no word of it"),
                                      (self.TIMED, self.REPORT.replace("4000", "0"), "it has no memory of the device"),
                                      (self.TIMED + '[ "$ALLOGRAFT_OOM" != page ] || sleep 60\n', self.REPORT, "timed out")):
             with self.subTest(said=said):
