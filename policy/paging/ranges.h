@@ -57,12 +57,13 @@ struct ag_given {
 struct ag_piece {
     struct ag_handle *handle; /* what it is mapped to */
     size_t offset, size;      /* in its range */
-    /* The number of the launch that used it last, and what is about to become of it, of use.c and
-     * exchange.c, under the lock of the ranges; and what foretell.c knows of it, likewise. */
-    uint64_t used_by;
+    /* The numbers of the launches that used it last, and that last wanted it, and what is about to
+     * become of it, of use.c and exchange.c, under the lock of the ranges; and what foretell.c
+     * knows of it, likewise. */
+    uint64_t used_by, wanted_by;
     uint64_t logged_in, expected; /* entries of the log: its last use; its next, or 0 */
     uint32_t logged_at;
-    bool comes, goes, wanted;
+    bool comes, goes;
     uint8_t place;            /* enum ag_placed, under the lock */
     struct ag_given given[2]; /* of extents.c, by epoch, under the lock */
 };

@@ -272,9 +272,9 @@ void ag_exchange_begin(struct ag_context *context, uint64_t launch)
 
 void ag_exchange_want(struct ag_movable *range, struct ag_piece *piece)
 {
-    if (self.n_wanted == MOST_WANTED || piece->wanted)
+    if (self.n_wanted == MOST_WANTED || piece->wanted_by == self.launch)
         return;
-    piece->wanted = true;
+    piece->wanted_by = self.launch;
     self.due[self.n_wanted] = 0;
     self.wanted[self.n_wanted++] = (struct ag_move){range, piece, NULL};
 }
@@ -327,21 +327,12 @@ static void plan_swaps(void)
     self.swaps = true;
 }
 
-static void forget_wanted(void)
-{
-    (void)ag_ranges_lock();
-    for (unsigned i = 0; i < self.n_wanted; i++)
-        self.wanted[i].piece->wanted = false;
-    ag_ranges_unlock();
-}
-
 unsigned ag_exchange_run(void)
 {
     unsigned n_moved = 0;
 
     while (self.next < self.n_wanted && move_batch(&n_moved))
         ;
-    forget_wanted();
     if (self.next == self.n_wanted || self.due[self.next] || self.is_refused)
         return n_moved;
     plan_swaps();
