@@ -235,11 +235,9 @@ static void want_ahead(struct ag_move move, uint64_t due, unsigned first, unsign
 /* On the host, and foretold to be used where that costs more than to move it. */
 static bool is_wanted_ahead(const struct ag_piece *piece, uint64_t *ret_due)
 {
-    uint64_t near = ag_exchange_near(self.context);
-
     return !piece->handle->on_device && piece->place == AG_PLACED_AUTO &&
-           piece->used_by != self.launch && ag_foretell_is_due(piece, near, ret_due) &&
-           ag_prices_worth_moving(ag_foretell_price_when_due(piece, near));
+           piece->used_by != self.launch &&
+           ag_prices_worth_moving(ag_foretell_due(piece, ag_exchange_near(self.context), ret_due));
 }
 
 void ag_exchange_want_ahead(struct ag_movable *range)

@@ -325,28 +325,20 @@ uint64_t ag_foretell_price(const struct ag_piece *piece, uint64_t near)
                                   : price_of(entry_at(piece->logged_in), last);
 }
 
-bool ag_foretell_is_due(const struct ag_piece *piece, uint64_t near, uint64_t *ret_launches)
+unsigned ag_foretell_due(const struct ag_piece *piece, uint64_t near, uint64_t *ret_launches)
 {
     uint64_t number, now;
     const struct record *like;
 
-    *ret_launches = piece->expected - self.n_entries;
     if (piece->expected <= self.n_entries)
-        return false;
+        return 0;
     like = foretold(piece, &number);
     now = number + (self.n_entries - piece->logged_in);
-    return like && is_known(like->next) && now <= like->next &&
-           entry_at(like->next)->volume - entry_at(now)->volume <= near;
-}
-
-unsigned ag_foretell_price_when_due(const struct ag_piece *piece, uint64_t near)
-{
-    uint64_t number;
-    const struct record *like = foretold(piece, &number);
-
-    return like && is_known(like->next)
-               ? price_from(like->next, use_record(entry_at(like->next), like->at), near)
-               : 0;
+    if (!like || !is_known(like->next) || now > like->next ||
+        entry_at(like->next)->volume - entry_at(now)->volume > near)
+        return 0;
+    *ret_launches = piece->expected - self.n_entries;
+    return price_from(like->next, use_record(entry_at(like->next), like->at), near);
 }
 
 uint64_t ag_foretell_next_use(const struct ag_piece *piece)

@@ -28,12 +28,11 @@ uint64_t ag_foretell_price(const struct ag_piece *piece, uint64_t near);
  * the iteration before, if nothing better is known; the one that nothing is known of is as far
  * ahead as its last use is ago, and one without a use is the last of all. */
 uint64_t ag_foretell_next_use(const struct ag_piece *piece);
-/* Is a use of the piece foretold, as the last few launches were the same before, and in how many
- * launches? No more than `near` bytes are used before it. What is used later would come for
- * nothing: it would go again for what is used sooner, of which nothing may be foretold yet. */
-bool ag_foretell_is_due(const struct ag_piece *piece, uint64_t near, uint64_t *ret_launches);
-/* Its price, like that of a use now. */
-unsigned ag_foretell_price_when_due(const struct ag_piece *piece, uint64_t near);
+/* The price, like that of a use now, of a use of the piece that is foretold, as the last few
+ * launches were the same before, and in how many launches it is; 0: none is, or more than `near`
+ * bytes are used before it. What is used later would come for nothing: it would go again for what
+ * is used sooner, of which nothing may be foretold yet. */
+unsigned ag_foretell_due(const struct ag_piece *piece, uint64_t near, uint64_t *ret_launches);
 
 void ag_foretell_begin_child(void);
 
