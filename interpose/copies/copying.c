@@ -85,12 +85,12 @@ static void join_rows(struct ag_copied *what)
     }
 }
 
-/* Memory that moves (ALLOGRAFT_OOM=page) is the device's, wherever it lies: whoever copies is inside
- * the latch, so it stays there meanwhile. */
+/* Memory that moves (ALLOGRAFT_OOM=page) is the device's, wherever it lies: whoever copies is
+ * inside the latch, so it stays there meanwhile. */
 static enum ag_memory memory_at(uint64_t address, uint64_t bytes)
 {
     return ag_range_holds(ag_context_current(), address, bytes) ? AG_MEMORY_DEVICE
-                                                               : ag_memory_now(address, bytes);
+                                                                : ag_memory_now(address, bytes);
 }
 
 /* Is it a copy for the crew, by what memory is on each side? */

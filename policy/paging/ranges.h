@@ -38,8 +38,8 @@ CUresult ag_range_allocate(struct ag_context *context, size_t bytes, bool anywhe
 CUresult ag_range_free(CUdeviceptr address);
 /* Where the range begins that the address lies in; 0: in none. */
 CUdeviceptr ag_range_base(CUdeviceptr address);
-/* Do all of these bytes lie in one range of the context, which nothing keeps where it is? The driver
- * calls each piece a mapping of its own. */
+/* Do all of these bytes lie in one range of the context, which nothing keeps where it is? The
+ * driver calls each piece a mapping of its own. */
 bool ag_range_holds(const struct ag_context *context, CUdeviceptr address, size_t bytes);
 /* The driver has let others at what is there: it stays where it is. */
 void ag_range_pin(CUdeviceptr address);

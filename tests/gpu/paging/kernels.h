@@ -1,4 +1,5 @@
-/* Kernels that fill, read and change blocks, each word by a rule: shared by programs of this folder. */
+/* Kernels that fill, read and change blocks, each word by a rule: programs of this folder share
+ * them. */
 #ifndef ALLOGRAFT_TESTS_GPU_PAGING_KERNELS_H
 #define ALLOGRAFT_TESTS_GPU_PAGING_KERNELS_H
 

@@ -1,9 +1,10 @@
 /*
  * A card that several share:
- *   wander SEED TURNS MIB   a random program of so many MiB: blocks that come and go on three streams,
- *                           kernels, copies, fills, graphs. What it prints depends on the words alone
- *   fill SEED MIB           another process: plain memory comes and goes until only 2 GiB are free, or
- *                           so many MiB more. Until standard input ends
+ *   wander SEED TURNS MIB   a random program of so many MiB: blocks that come and go on three
+ *                           streams, kernels, copies, fills, graphs. What it prints depends on the
+ *                           words alone
+ *   fill SEED MIB           another process: plain memory comes and goes until only 2 GiB are free,
+ *                           or so many MiB more. Until standard input ends
  */
 #include "tests/gpu/check.h"
 #include "tests/gpu/paging/kernels.h"

@@ -15,8 +15,8 @@
  * - withhold: one launch in the middle of an iteration of 1000
  * - polling: a host thread waits for mapped memory that a kernel writes, and calls nothing
  */
-#include "tests/gpu/replay/graph.h"
 #include "tests/gpu/own.h"
+#include "tests/gpu/replay/graph.h"
 
 #include <string>
 

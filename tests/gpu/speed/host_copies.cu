@@ -5,8 +5,8 @@
  * usage: host_copies [two-cores|busy] WHAT
  *   rates       GB/s until the copy is done, by size, way and kind of memory; of pinned memory, too
  *   calls       microseconds until cudaMemcpyAsync is back, which is when the program may go on
- *   small       the same of 64 KiB to 1 MiB, by calls of the driver as a program finds them, and by its
- *               own functions ("own ..."), which whatever is preloaded does not see
+ *   small       the same of 64 KiB to 1 MiB, by calls of the driver as a program finds them, and by
+ *               its own functions ("own ..."), which whatever is preloaded does not see
  *   rows        GB/s of uploads in turn with no wait between them, until all are done
  *   both        GB/s of 4 and 64 MiB alone
  *   first MIB   the first copy of the process, which has nothing else behind it

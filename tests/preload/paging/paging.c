@@ -30,8 +30,8 @@
  *     paging small N K   N passes over 128 blocks of 2 MiB, K kernels on each in turn
  *     paging graphs N K  the same by launches of graphs of K kernels, the first block's of which is
  *                        updated to be the last one's, and back
- *     paging whole N K   N launches of a graph of one kernel on each of eight blocks, and then of K on
- *                        each of eight more
+ *     paging whole N K   N launches of a graph of one kernel on each of eight blocks, and then of K
+ *                        on each of eight more
  *     paging far         most of 128 MiB is not in use
  *     paging ahead       most is, until memory of the host was made; then none, until that is back
  *     paging soon        the process ends as that begins
