@@ -416,6 +416,18 @@ class Refused(Case):
                     self.assertEqual((result.status, result.err), (0, ''), result.out)
                     self.assertEqual(result.out, 'wrong: 0\n')
 
+    def test_a_swap(self):
+        """What is refused while pieces change places that the launch itself uses: 128 pieces were made and mapped before."""
+        symbols = {'cuMemcpyDtoDAsync': 0, 'cuMemUnmap': 0, 'cuMemCreate': 128, 'cuMemMap': 128, 'cuMemSetAccess': 128}
+        runs = [','.join('%s:%d:2' % (symbol, before + 1 + (n + 3 * i) % 16) for i, (symbol, before) in enumerate(symbols.items()))
+                for n in range(0, 16, 4)]
+        runs += ['%s:%d:2' % (symbol, before + n) for symbol, before in symbols.items() for n in (1, 2, 5)]
+        for refused in some(runs, 4):
+            with self.subTest(refused=refused):
+                result = preloaded([COMMAND, 'whole', '8', '5'], dict(TURNS, SIM_SCHED='eager', SIM_FAIL=refused))
+                self.assertEqual((result.status, result.out), (0, 'wrong: 0\n'), result.err)
+                self.assertEqual(result.report()['pressure']['movable_lost'], 0)
+
 
 if __name__ == '__main__':
     main()
