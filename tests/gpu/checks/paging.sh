@@ -162,4 +162,9 @@ paging_checks() {
     check paging/torch-train-10gib again torch_paged train 16 2048 10 179
     check paging/torch-train-6gib again torch_paged train 16 2048 6 459
     check paging/torch-infer-8gib again torch_paged infer 24 4096 8 87
+    # Many parameters in one kernel: the states are used once in a step, and need not come.
+    check paging/torch-train-fused-10gib again torch_paged train-fused 16 2048 10 119
+    check paging/torch-train-fused-8gib again torch_paged train-fused 16 2048 8 259
+    check paging/torch-train-fused-6gib again torch_paged train-fused 16 2048 6 399
+    check paging/torch-train-foreach-8gib again torch_paged train-foreach 16 2048 8 259
 }

@@ -1,8 +1,9 @@
 """PyTorch: a transformer that needs more memory than the limit allows. Each step's loss, or its sum, with all digits, and
 how long each step took.
 
-usage: torch_over.py train|infer LAYERS WIDTH STEPS
-    train   AdamW, one parameter at a time, so that its states are used once a step: 16 layers of 2048 need 13.7 GiB
+usage: torch_over.py train|train-fused|train-foreach|infer LAYERS WIDTH STEPS
+    train   AdamW, one parameter at a time, so that its states are used once a step: 16 layers of 2048 need 13.7 GiB;
+            or many of them in one kernel, by PyTorch's own one or by several
     infer   the weights in turn: 24 layers of 4096 need 9.1 GiB; a quarter as many words
 prints lines of "step N VALUE", "peak_mib N", and "ms N TIME" for each step, learning included.
 """
@@ -37,8 +38,8 @@ class Block(nn.Module):
         return x + self.net(self.before_net(x))
 
 
-def training(net, batches):
-    optimizer = torch.optim.AdamW(net.parameters(), lr=1e-4, foreach=False)
+def training(net, batches, **how):
+    optimizer = torch.optim.AdamW(net.parameters(), lr=1e-4, **how)
 
     def step(i):
         words = batches[i % len(batches)]
@@ -61,14 +62,15 @@ def inference(net, batches):
 
 def main():
     what, layers, width, steps = sys.argv[1], *map(int, sys.argv[2:5])
-    batch = {"train": 8, "infer": 2}[what]
+    batch = 2 if what == "infer" else 8
     torch.manual_seed(0)
     torch.use_deterministic_algorithms(True)
     torch.set_default_dtype(torch.bfloat16)
     with torch.device("cuda"):
         net = nn.Sequential(nn.Embedding(WORDS, width), *(Block(width) for _ in range(layers)), nn.Linear(width, WORDS))
         batches = [torch.randint(0, WORDS, (batch, LENGTH)) for _ in range(4)]
-    step = {"train": training, "infer": inference}[what](net, batches)
+    how = {"train": {"foreach": False}, "train-fused": {"fused": True}, "train-foreach": {"foreach": True}}
+    step = inference(net, batches) if what == "infer" else training(net, batches, **how[what])
     times = []
     for i in range(steps):
         torch.cuda.synchronize()
