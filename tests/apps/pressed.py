@@ -146,8 +146,7 @@ def write(cases, options):
 
 def run_all(options):
     os.makedirs(options.out, exist_ok=True)
-    with open(os.path.join(options.pack, "manifest.json"), encoding="utf-8") as file:
-        known = {one["name"]: one for one in json.load(file) if "pressed" in one}
+    known = {name: one for name, one in suite.packed(options.pack).items() if "pressed" in one}
     budget, cases = suite.Budget(options.budget), []
     for one in suite.chosen(known, options.only).values():
         if not budget.allows(0):

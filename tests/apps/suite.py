@@ -90,6 +90,12 @@ def make_pack(options):
     return 1 if missing else 0
 
 
+def packed(folder):
+    """What the manifest of a pack says: name -> program."""
+    with open(os.path.join(folder, "manifest.json"), encoding="utf-8") as file:
+        return {one["name"]: one for one in json.load(file)}
+
+
 def chosen(named, only):
     unknown = set(only or []) - set(named)
     if unknown:
@@ -371,9 +377,8 @@ def write(cases, options):
 
 def run_all(options):
     os.makedirs(options.out, exist_ok=True)
-    with open(os.path.join(options.run, "manifest.json"), encoding="utf-8") as file:
-        known = {one["name"]: one for one in json.load(file)}
-    cases = in_order([Case(one, os.path.abspath(options.run)) for one in chosen(known, options.only).values()])
+    programs_there = chosen(packed(options.run), options.only)
+    cases = in_order([Case(one, os.path.abspath(options.run)) for one in programs_there.values()])
     budget = Budget(options.budget)
     if not options.no_check:
         check_all(cases, options, budget if options.no_timing else Budget(options.budget and options.budget / 2))

@@ -88,8 +88,7 @@ def write(rows, options):
 
 def run_all(options):
     os.makedirs(options.out, exist_ok=True)
-    with open(os.path.join(options.pack, "manifest.json"), encoding="utf-8") as file:
-        known = {one["name"]: one for one in json.load(file) if "p" not in one["lists"]}
+    known = {name: one for name, one in suite.packed(options.pack).items() if "p" not in one["lists"]}
     ways = {}
     if options.results:
         with open(options.results, encoding="utf-8") as file:
