@@ -5,19 +5,13 @@
  *   room     has a block spilled, frees others, and sees how fast the block becomes
  */
 #include "tests/gpu/check.h"
+#include "tests/gpu/paging/kernels.h"
 
 #include <algorithm>
 #include <vector>
 
 static const int n_blocks = 12, grid = 132 * 16;
 static const size_t block_bytes = 512 * MIB, n_words = block_bytes / sizeof(uint4);
-
-__global__ void fill(uint4 *to, size_t n, unsigned value)
-{
-    for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < n;
-         i += gridDim.x * (size_t)blockDim.x)
-        to[i] = make_uint4(value, (unsigned)i, value ^ (unsigned)i, value + (unsigned)i);
-}
 
 __global__ void mix(uint4 *to, const uint4 *from, size_t n)
 {
@@ -28,25 +22,13 @@ __global__ void mix(uint4 *to, const uint4 *from, size_t n)
     }
 }
 
-/* The order of words counts: each is weighted with its place. */
-__global__ void sum(const uint4 *words, size_t n, unsigned long long *ret_sum)
-{
-    unsigned long long s = 0;
-    for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < n;
-         i += gridDim.x * (size_t)blockDim.x) {
-        uint4 w = words[i];
-        s += (w.x + 3ull * w.y + 5ull * w.z + 7ull * w.w) * (2 * i + 1);
-    }
-    atomicAdd(ret_sum, s);
-}
-
 static unsigned long long *device_sum;
 
 static unsigned long long checksum(const uint4 *p)
 {
     unsigned long long s;
     OK(cudaMemset(device_sum, 0, sizeof *device_sum));
-    sum<<<grid, 256>>>(p, n_words, device_sum);
+    read_all<<<grid, 256>>>(p, n_words, device_sum);
     OK(cudaGetLastError());
     OK(cudaMemcpy(&s, device_sum, sizeof s, cudaMemcpyDeviceToHost));
     return s;
@@ -75,7 +57,7 @@ template <class F> static double gb_per_s(F kernel)
 
 static double read_gb_per_s(const uint4 *p)
 {
-    return gb_per_s([&] { sum<<<grid, 256>>>(p, n_words, device_sum); });
+    return gb_per_s([&] { read_all<<<grid, 256>>>(p, n_words, device_sum); });
 }
 
 static bool is_managed(const void *p)

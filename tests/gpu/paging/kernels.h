@@ -1,5 +1,5 @@
-/* Kernels that fill, read and change blocks, each word by a rule: programs of this folder share
- * them. */
+/* Kernels that fill, read and change blocks, each word by a rule: programs that have more memory
+ * than they are given share them. */
 #ifndef ALLOGRAFT_TESTS_GPU_PAGING_KERNELS_H
 #define ALLOGRAFT_TESTS_GPU_PAGING_KERNELS_H
 
@@ -12,6 +12,7 @@ __global__ void fill(uint4 *to, size_t n, unsigned value)
         to[i] = make_uint4(value, (unsigned)i, value ^ (unsigned)i, value + (unsigned)i);
 }
 
+/* The order of words counts: each is weighted with its place. */
 __global__ void read_all(const uint4 *words, size_t n, unsigned long long *ret_sum)
 {
     unsigned long long s = 0;
