@@ -10,7 +10,6 @@
 #include "interpose/core/base/hash.h"
 #include "interpose/core/base/threads/undisturbed.h"
 #include "interpose/core/report/stats.h"
-#include "policy/budget.h"
 #include "policy/contexts/context.h"
 #include "policy/contexts/enter.h"
 #include "policy/order/capture.h"

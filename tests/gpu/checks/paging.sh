@@ -115,7 +115,7 @@ wandered() {
 # a soak takes; PAGING_S=1800 for the half an hour that is asked of a new plan.
 shared_card() {
     local seconds=${PAGING_S:-$SOAK_S} seed n=0 n_seeds end base=$TAG process TAG MOVES=0 FILLER="" WITH_TORCH=""
-    n_seeds=$((seconds / 4 < 48 ? seconds / 4 : 48))
+    n_seeds=$((seconds / 4 < 48 ? (seconds + 3) / 4 : 48))
     python3 -c 'import torch' 2>/dev/null && WITH_TORCH=1
     for ((seed = 1; seed <= n_seeds; seed++)); do
         TAG=$base.$seed
