@@ -61,15 +61,6 @@ __attribute__((noinline)) static void prefetch_params(const struct ag_kernel_cal
     ag_prefetch_before(&launch);
 }
 
-static uint64_t config_of(const struct ag_kernel_call *call)
-{
-    uint64_t config = ag_hash_word(call->shared_bytes, call->cooperative);
-
-    for (unsigned i = 0; i < 3; i++)
-        config = ag_hash_word(config, call->grid[i] | (uint64_t)call->block[i] << 32);
-    return ag_hash_word(config, call->n_attributes) | 1;
-}
-
 /* What the launch uses comes to the device, managed memory where a setting asks for that, and then
  * nothing moves until the latch is left. */
 __attribute__((noinline)) static void bring_and_enter(const struct ag_kernel_call *call,
@@ -77,7 +68,7 @@ __attribute__((noinline)) static void bring_and_enter(const struct ag_kernel_cal
 {
     struct ag_launch launch = launch_made_of(call, stream, per_thread);
 
-    launch.config = config_of(call);
+    launch.config = ag_launch_config(call->grid, call->block, call->shared_bytes);
     ag_watch_work(stream, per_thread);
     ag_use_before_launch(&launch);
     ag_prefetch_before(&launch);

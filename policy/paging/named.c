@@ -10,9 +10,12 @@
 #include "policy/managed/kernel_params.h"
 #include "policy/order/capture.h"
 #include "policy/paging/plan/extents.h"
+#include "policy/paging/plan/toll.h"
 #include "policy/paging/ranges.h"
 
-#define MOST_OF_GRAPH 2048u
+#define MOST_OF_GRAPH   2048u
+#define SHARED_OF_TILES 8192u /* with as much a kernel keeps parts of what it reads repeatedly */
+#define OF_TILES        10u   /* crossings; products of matrices were seen to take 4 to 30 */
 
 struct graph_names {
     unsigned n;
@@ -22,6 +25,16 @@ struct graph_names {
 static struct ag_map graphs; /* by the graph that can be launched; under the lock of the ranges */
 
 /* --- one kernel --- */
+
+uint64_t ag_name_kernel(const struct ag_launch *launch)
+{
+    return ag_hash_word((uintptr_t)launch->function, launch->config) | 1;
+}
+
+uint64_t ag_name_operand(uint64_t kernel, const struct ag_name *name)
+{
+    return ag_hash_word(kernel, name->offset) | 1;
+}
 
 static void name_word(struct ag_names *names, uint64_t word, size_t offset)
 {
@@ -38,7 +51,8 @@ static void name_word(struct ag_names *names, uint64_t word, size_t offset)
     if (at < names->n && names->at[at].address == word)
         return;
     memmove(&names->at[at + 1], &names->at[at], (names->n++ - at) * sizeof(names->at[0]));
-    names->at[at] = (struct ag_name){.address = word, .uses = 1, .offset = (uint32_t)offset};
+    names->at[at] =
+        (struct ag_name){.address = word, .uses = 1, .crossings = 1, .offset = (uint32_t)offset};
 }
 
 static void name_bytes(struct ag_names *names, const unsigned char *bytes, size_t offset,
@@ -97,7 +111,7 @@ static CUdeviceptr part_of(CUdeviceptr address)
     return part;
 }
 
-static void add_name(struct graph_names *all, CUdeviceptr address)
+static void add_name(struct graph_names *all, CUdeviceptr address, unsigned crossings)
 {
     CUdeviceptr range = part_of(address);
     unsigned i = 0;
@@ -111,6 +125,42 @@ static void add_name(struct graph_names *all, CUdeviceptr address)
     if (address < all->at[i].address)
         all->at[i].address = address;
     all->at[i].uses++;
+    all->at[i].crossings += crossings;
+}
+
+/* Shared memory of a block that the kernel was compiled with; 0: the driver does not say. */
+static unsigned compiled_shared_bytes(const CUDA_KERNEL_NODE_PARAMS *kernel)
+{
+    CUresult result = CUDA_ERROR_NOT_SUPPORTED;
+    CUdevice device;
+    int bytes = 0;
+
+    if (kernel->func && ag_cu.cuFuncGetAttribute)
+        result =
+            ag_cu.cuFuncGetAttribute(&bytes, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, kernel->func);
+    else if (!kernel->func && ag_cu.cuKernelGetAttribute &&
+             ag_cu.cuCtxGetDevice(&device) == CUDA_SUCCESS)
+        result = ag_cu.cuKernelGetAttribute(&bytes, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES,
+                                            kernel->kern, device);
+    return result == CUDA_SUCCESS && bytes > 0 ? (unsigned)bytes : 0;
+}
+
+/* Kernels of a graph are not timed one by one: what no launch was timed with is guessed. */
+static unsigned guessed_crossings(const CUDA_KERNEL_NODE_PARAMS *kernel)
+{
+    return kernel->sharedMemBytes + compiled_shared_bytes(kernel) >= SHARED_OF_TILES ? OF_TILES : 1;
+}
+
+static unsigned crossings_in_graph(uint64_t operand, unsigned guessed)
+{
+    unsigned price;
+    bool is_known;
+
+    (void)ag_ranges_lock();
+    is_known = ag_toll_is_known(operand);
+    price = ag_toll_of(operand);
+    ag_ranges_unlock();
+    return is_known ? (price + 50) / 100 : guessed;
 }
 
 static void name_node(struct graph_names *all, CUgraphNode node)
@@ -119,17 +169,24 @@ static void name_node(struct graph_names *all, CUgraphNode node)
     CUgraphNodeType type;
     struct ag_launch launch = {0};
     struct ag_names names;
+    unsigned guessed;
 
     if (ag_cu.cuGraphNodeGetType(node, &type) != CUDA_SUCCESS || type != CU_GRAPH_NODE_TYPE_KERNEL)
         return;
     if (ag_cu.cuGraphKernelNodeGetParams_v2(node, &kernel) != CUDA_SUCCESS)
         return;
     launch.function = kernel.func ? kernel.func : (CUfunction)kernel.kern;
+    launch.config = ag_launch_config(
+        (uint32_t[]){kernel.gridDimX, kernel.gridDimY, kernel.gridDimZ},
+        (uint32_t[]){kernel.blockDimX, kernel.blockDimY, kernel.blockDimZ}, kernel.sharedMemBytes);
     launch.params = kernel.kernelParams;
     launch.extra = kernel.extra;
     ag_name_launch(&names, &launch);
+    guessed = names.n ? guessed_crossings(&kernel) : 1;
     for (unsigned i = 0; i < names.n; i++)
-        add_name(all, names.at[i].address);
+        add_name(
+            all, names.at[i].address,
+            crossings_in_graph(ag_name_operand(ag_name_kernel(&launch), &names.at[i]), guessed));
 }
 
 static void name_nodes(struct graph_names *all, CUgraph graph)

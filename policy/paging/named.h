@@ -11,6 +11,7 @@ struct ag_name {
     CUdeviceptr address, range; /* in the range, or the part of it, that begins there */
     CUdeviceptr end;            /* of what is used of it; 0: that of the range */
     unsigned uses;              /* kernels that name it */
+    unsigned crossings;         /* of the bus, as which these uses cost (toll.h) */
     uint32_t offset;            /* where in the parameters of a kernel */
     size_t reach;               /* bytes that a kernel uses of it at most; 0: nobody knows */
 };
@@ -22,6 +23,10 @@ struct ag_names {
     unsigned n;
     uint64_t others; /* a hash of the parameters' other words, which say how much it uses */
 };
+
+/* The kernel, with its grid and so on, and one of its parameters: the operand of toll.h. */
+uint64_t ag_name_kernel(const struct ag_launch *launch);
+uint64_t ag_name_operand(uint64_t kernel, const struct ag_name *name);
 
 /* What the launch of a kernel names. Outside captures. */
 void ag_name_launch(struct ag_names *names, const struct ag_launch *launch);

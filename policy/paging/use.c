@@ -59,7 +59,7 @@ static struct {
 
 static uint64_t operand_of(const struct launched *launched, const struct ag_name *name)
 {
-    return launched->kernel ? ag_hash_word(launched->kernel, name->offset) | 1 : 0;
+    return launched->kernel ? ag_name_operand(launched->kernel, name) : 0;
 }
 
 /* A piece that the launch uses by that name. True: it is to come to the device. */
@@ -70,7 +70,7 @@ static bool use_piece(const struct launched *launched, const struct ag_movable *
     unsigned price;
 
     if (piece->used_by != launched->number) {
-        price = ag_foretell_use(piece, operand_of(launched, name), name->uses, on_host,
+        price = ag_foretell_use(piece, operand_of(launched, name), name->crossings, on_host,
                                 ag_exchange_near(range->context));
         piece->used_by = launched->number;
         piece->comes = on_host && !range->pinned &&
@@ -405,11 +405,6 @@ static CUstream stream_of(const struct ag_launch *launch)
     return launch->per_thread ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
 }
 
-static uint64_t kernel_of(const struct ag_launch *launch)
-{
-    return ag_hash_word((uintptr_t)launch->function, launch->config) | 1;
-}
-
 void ag_use_before_launch(const struct ag_launch *launch)
 {
     struct launched launched; /* not zeroed: it is large */
@@ -418,7 +413,7 @@ void ag_use_before_launch(const struct ag_launch *launch)
         return;
     ag_place_bring();
     launched.graph = NULL;
-    launched.kernel = kernel_of(launch);
+    launched.kernel = ag_name_kernel(launch);
     launched.stream = stream_of(launch);
     ag_toll_go_on(launched.stream);
     if (!ag_handles_any_on_host())
@@ -437,7 +432,7 @@ static void name_line(struct ag_names *names, CUdeviceptr address, size_t bytes)
 {
     if (ag_range_may_hold(address))
         names->at[names->n++] =
-            (struct ag_name){.address = address, .end = address + bytes, .uses = 1};
+            (struct ag_name){.address = address, .end = address + bytes, .uses = 1, .crossings = 1};
 }
 
 void ag_use_before_copy(CUdeviceptr to, CUdeviceptr from, size_t bytes)

@@ -21,7 +21,8 @@
 #define RECORDS ((uint64_t)1 << 18)
 #define ALIKE   4u    /* launches that have to be the same, for what follows to be */
 #define ENOUGH  1000u /* hundredths of a crossing: no price of moving is near that */
-#define BACK    64u   /* uses of a piece that are looked at, or pieces of a launch */
+#define MOST    UINT32_MAX
+#define BACK    64u /* uses of a piece that are looked at, or pieces of a launch */
 
 struct record {
     const struct ag_piece *piece; /* which may be another one's by now */
@@ -35,6 +36,7 @@ struct record {
 
 struct entry {
     uint64_t key, repeats;
+    uint64_t times;  /* that launches had led to it, this one included */
     uint64_t volume; /* bytes that launches had used before it */
     uint64_t first;  /* record */
     uint64_t match;  /* the entry like it, as it was foretold, or 0 */
@@ -120,6 +122,7 @@ static uint64_t find_match(void)
 void ag_foretell_launch(uint64_t key)
 {
     struct entry *last;
+    uint64_t match;
 
     if (!has_log())
         return;
@@ -137,7 +140,9 @@ void ag_foretell_launch(uint64_t key)
         .first = self.n_records,
     };
     self.last_keys[self.n_entries % ALIKE] = key;
-    entry_at(self.n_entries)->match = find_match();
+    match = find_match();
+    entry_at(self.n_entries)->match = match;
+    entry_at(self.n_entries)->times = match ? entry_at(match)->times + 1 : 1;
 }
 
 /* --- uses --- */
@@ -195,8 +200,10 @@ static uint64_t next_in_iteration(const struct ag_piece *piece)
     return first ? first + self.period - self.n_entries : 0;
 }
 
-/* What the uses cost in place that follow each other from that record on. */
-static unsigned price_from(uint64_t number, const struct record *record, uint64_t near)
+/* What the uses cost in place that follow each other from that record on; more than `enough` is not
+ * asked for. */
+static uint64_t price_from(uint64_t number, const struct record *record, uint64_t near,
+                           uint64_t enough)
 {
     uint64_t price = 0;
 
@@ -204,10 +211,10 @@ static unsigned price_from(uint64_t number, const struct record *record, uint64_
         const struct entry *entry = entry_at(number);
 
         price += price_of(entry, record);
-        if (price > ENOUGH)
-            return ENOUGH;
+        if (price > enough)
+            return enough;
         if (!is_known(record->next) || entry_at(record->next)->volume - entry->volume > near)
-            return (unsigned)price;
+            return price;
         number = record->next;
         record = use_record(entry_at(number), record->at);
     }
@@ -309,20 +316,30 @@ unsigned ag_foretell_use(struct ag_piece *piece, uint64_t operand, unsigned uses
     like = foretold(piece, &number);
     expect_next(piece, like, number, on_host);
     if (on_host && like)
-        price = price_from(number, like, near);
+        price = (unsigned)price_from(number, like, near, ENOUGH);
     return price;
+}
+
+/* Does nothing but the launch of that record use the piece, once in each iteration? */
+static bool is_used_by_that_only(uint64_t number, const struct record *record, uint64_t near)
+{
+    const struct entry *entry = entry_at(number), *next = entry_at(record->next);
+
+    return is_known(record->next) && next->key == entry->key && next->volume - entry->volume > near;
 }
 
 uint64_t ag_foretell_price(const struct ag_piece *piece, uint64_t near)
 {
     const struct record *last = last_record(piece), *like;
-    uint64_t number;
+    uint64_t number, price;
 
     if (!last)
         return 0;
     like = foretold(piece, &number);
-    return like && !self.is_again ? price_from(number, like, near)
-                                  : price_of(entry_at(piece->logged_in), last);
+    if (!like || self.is_again)
+        return price_of(entry_at(piece->logged_in), last);
+    price = price_from(number, like, near, MOST);
+    return is_used_by_that_only(number, like, near) ? price * (entry_at(number)->times + 1) : price;
 }
 
 unsigned ag_foretell_due(const struct ag_piece *piece, uint64_t near, uint64_t *ret_launches)
@@ -338,7 +355,8 @@ unsigned ag_foretell_due(const struct ag_piece *piece, uint64_t near, uint64_t *
         entry_at(like->next)->volume - entry_at(now)->volume > near)
         return 0;
     *ret_launches = piece->expected - self.n_entries;
-    return price_from(like->next, use_record(entry_at(like->next), like->at), near);
+    return (unsigned)price_from(like->next, use_record(entry_at(like->next), like->at), near,
+                                ENOUGH);
 }
 
 uint64_t ag_foretell_next_use(const struct ag_piece *piece)

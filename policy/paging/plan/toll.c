@@ -71,11 +71,16 @@ unsigned ag_toll_of(uint64_t operand)
     return toll->is_timed_now ? HIGH : USUAL;
 }
 
-unsigned ag_toll_at_most(uint64_t operand)
+bool ag_toll_is_known(uint64_t operand)
 {
     const struct toll *toll = place_of(operand);
 
-    return toll->operand == operand && toll->timed ? toll->price : MOST;
+    return operand && toll->operand == operand && toll->timed;
+}
+
+unsigned ag_toll_at_most(uint64_t operand)
+{
+    return ag_toll_is_known(operand) ? place_of(operand)->price : MOST;
 }
 
 /* Is another launch with the operand to be timed? It is from now on. The driver has taken one: an

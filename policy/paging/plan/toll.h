@@ -8,6 +8,7 @@
 #ifndef AG_PAGING_TOLL_H
 #define AG_PAGING_TOLL_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -17,6 +18,8 @@
  * stands for what is none; more than a move takes as long as its first launch is timed, so that it
  * does not use memory of the host again and again meanwhile. With the lock of the ranges held. */
 unsigned ag_toll_of(uint64_t operand);
+/* Has that been measured? Likewise. */
+bool ag_toll_is_known(uint64_t operand);
 
 /* What it may be: far more, for an operand of which nothing is known. */
 unsigned ag_toll_at_most(uint64_t operand);

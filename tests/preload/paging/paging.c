@@ -30,8 +30,9 @@
  *     paging small N K   N passes over 128 blocks of 2 MiB, K kernels on each in turn
  *     paging graphs N K  the same by launches of graphs of K kernels, the first block's of which is
  *                        updated to be the last one's, and back
- *     paging whole N K   N launches of a graph of one kernel on each of eight blocks, and then of K
- *                        on each of eight more
+ *     paging whole N K [BYTES]
+ *                        N launches of a graph of one kernel on each of eight blocks, and then
+ *                        of K, with so much shared memory, on each of eight more
  *     paging far         most of 128 MiB is not in use
  *     paging ahead       most is, until memory of the host was made; then none, until that is back
  *     paging soon        the process ends as that begins
@@ -829,7 +830,8 @@ static void graphs(unsigned n, unsigned k)
     say("wrong: %u", end_turns(p, often));
 }
 
-static void whole(unsigned n, unsigned k)
+/* The second half is used by kernels with so much shared memory. */
+static void whole(unsigned n, unsigned k, unsigned shared_bytes)
 {
     CUdeviceptr p[TURN_BLOCKS];
     CUfunction function = touch_function();
@@ -844,7 +846,9 @@ static void whole(unsigned n, unsigned k)
     for (unsigned i = 0; i < TURN_BLOCKS; i++) {
         unsigned times = i < TURN_BLOCKS / 2 ? 1 : k;
 
-        touch_often(function, p[i], times, stream);
+        for (unsigned j = 0; j < times; j++)
+            OK(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, i < TURN_BLOCKS / 2 ? 0 : shared_bytes,
+                              stream, (void *[]){&p[i]}, NULL));
         often[i] = n * times;
     }
     OK(cuStreamEndCapture(stream, &graph));
@@ -1022,7 +1026,8 @@ int main(int argc, char **argv)
     else if (!strcmp(what, "graphs") && argc > 3)
         graphs((unsigned)atoi(argv[2]), (unsigned)atoi(argv[3]));
     else if (!strcmp(what, "whole") && argc > 3)
-        whole((unsigned)atoi(argv[2]), (unsigned)atoi(argv[3]));
+        whole((unsigned)atoi(argv[2]), (unsigned)atoi(argv[3]),
+              argc > 4 ? (unsigned)atoi(argv[4]) : 0);
     else if (!strcmp(what, "far"))
         take((CUdeviceptr[5]){0}, 5);
     else if (!strcmp(what, "soon"))

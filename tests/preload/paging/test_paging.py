@@ -270,6 +270,13 @@ class Answers(Case):
         self.assertLess(a_launch, 1.5 * 128 * MIB)  # 8 blocks once; five times as much before
 
     @counted
+    def test_what_a_launch_uses_at_length(self):
+        """Of kernels of a graph that nobody has timed, those with shared memory are taken to use theirs more than once."""
+        few, many = (self.pressure_of('whole', launches, '1', '16384') for launches in ('12', '24'))
+        self.assertGreaterEqual(few['moved_in_bytes'], 100 * MIB)
+        self.assertEqual(few['moved_in_bytes'], many['moved_in_bytes'])
+
+    @counted
     def test_copies_and_fills(self):
         """They count as kernels do: of the pieces that lie on the host in a pass (17 of 32 or more), those that are used
         often are in place for their first uses only, three at the highest price, and come for the later passes at once."""

@@ -166,12 +166,17 @@ static void test_bounds(void)
     CHECK(ag_foretell_next_use(piece_of('a')) == 1);
 }
 
-/* Kernels are the same in each turn, the rest of their memory is not. */
-static void test_other_memory(void)
+static void begin_anew(void)
 {
     ag_foretell_begin_child();
     for (unsigned i = 0; i < PIECES; i++)
         pieces[i] = (struct ag_piece){0};
+}
+
+/* Kernels are the same in each turn, the rest of their memory is not. */
+static void test_other_memory(void)
+{
+    begin_anew();
     use_as("abcdefgh", false, 1000);
     use_as("a", false, 2000);
     CHECK(ag_foretell_next_use(piece_of('b')) == 7 && ag_foretell_next_use(piece_of('a')) == 8);
@@ -184,12 +189,21 @@ static void test_other_memory(void)
     CHECK(ag_foretell_next_use(piece_of('a')) == 9);
 }
 
+/* What only one launch uses, that is made again and again, is expected as often as it was seen. */
+static void test_once_an_iteration(void)
+{
+    begin_anew();
+    for (unsigned i = 1; i < 6; i++) {
+        use("zabcdefgh");
+        CHECK(ag_foretell_price(piece_of('z'), NEAR) == (i < 3 ? 100 : 100 * (i - 1)));
+    }
+    CHECK(ag_foretell_price(piece_of('z'), 9 * BYTES) == 200); /* both follow soon */
+}
+
 /* A child begins anew. */
 static void test_child(void)
 {
-    ag_foretell_begin_child();
-    for (unsigned i = 0; i < PIECES; i++)
-        pieces[i] = (struct ag_piece){0};
+    begin_anew();
     CHECK(use("a") == 100 && use("b") == 100);
     CHECK(ag_foretell_next_use(piece_of('a')) == 1);
 }
@@ -206,6 +220,7 @@ int main(void)
     test_crowded();
     test_bounds();
     test_other_memory();
+    test_once_an_iteration();
     test_child();
     return 0;
 }
