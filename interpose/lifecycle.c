@@ -53,6 +53,7 @@
 #include "interpose/resolve/trampoline.h"
 #include "interpose/resolve/unseen.h"
 #include "policy/alloc/alloc.h"
+#include "policy/alloc/later.h"
 #include "policy/app/app_async.h"
 #include "policy/app/app_graphs.h"
 #include "policy/app/app_pools.h"
@@ -184,6 +185,7 @@ static void (*const children[])(void) = {
     devices_begin_child,       ag_pinned_blocks_begin_child, ag_pinned_made_begin_child,
     ag_ranges_begin_child,     ag_handles_begin_child,       ag_latch_begin_child,
     ag_use_begin_child,        ag_names_begin_child,         ag_ahead_begin_child,
+    ag_later_begin_child,
 };
 
 /* The driver does not work in a forked child if the parent had it in use, and all metadata is the

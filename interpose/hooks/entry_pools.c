@@ -116,8 +116,11 @@ static CUresult create_pool(CUmemoryPool *pool, const CUmemPoolProps *properties
     note_pool(&properties->location, properties->allocType);
     if (properties->allocType != CU_MEM_ALLOCATION_TYPE_PINNED)
         kind = AG_APP_POOL_MANAGED;
-    return ag_app_pools_made(ag_cu.cuMemPoolCreate(pool, properties), pool, kind,
-                             &properties->location);
+    result = ag_app_pools_made(ag_cu.cuMemPoolCreate(pool, properties), pool, kind,
+                               &properties->location);
+    if (result == CUDA_SUCCESS && properties->handleTypes != CU_MEM_HANDLE_TYPE_NONE)
+        ag_app_pools_shared(*pool);
+    return result;
 }
 
 AG_ENTRY CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *properties)

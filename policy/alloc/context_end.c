@@ -3,6 +3,7 @@
 
 #include "interpose/core/report/errors/last_launches.h"
 #include "policy/alloc/freed.h"
+#include "policy/alloc/later.h"
 #include "policy/alloc/native.h"
 #include "policy/alloc/notes.h"
 #include "policy/backends/backend.h"
@@ -113,6 +114,7 @@ void ag_alloc_context_dying(struct ag_context *context)
     ag_context_ending(context); /* another thread may be giving back what the cache had */
     (void)ag_cache_empty(&context->cache);
     ag_freed_forget_aside(context);
+    ag_later_forget(context);
     ag_guard_context_dying(context);
     ag_pinned_context_dying(context);
     ag_ipc_context_dying(context);

@@ -4,6 +4,7 @@
 #include "interpose/core/report/stats.h"
 #include "policy/alloc/freed.h"
 #include "policy/alloc/hand_over.h"
+#include "policy/alloc/later.h"
 #include "policy/alloc/native.h"
 #include "policy/alloc/notes.h"
 #include "policy/backends/private_pool.h"
@@ -83,6 +84,13 @@ CUresult ag_free_async(CUdeviceptr address, CUstream stream,
         return result;
     }
     ag_hand_back(block);
+    if (block->desc.source == AG_SOURCE_MOVABLE && !ag_block_rare(block)) {
+        ag_later_collect(false);
+        if (ag_later_keep(block, stream)) {
+            ag_note_freed(freed);
+            return CUDA_SUCCESS;
+        }
+    }
     guarded = ag_block_guarded(block) != NULL;
     if (guarded)
         (void)ag_guard_end(block, caller, AG_GUARD_ASYNC);

@@ -11,6 +11,7 @@
 #include "interpose/core/report/trace/trace.h"
 #include "interpose/core/settings/caller.h"
 #include "policy/alloc/alloc.h"
+#include "policy/alloc/later.h"
 #include "policy/answers/lookup.h"
 #include "policy/app/app_pools.h"
 #include "policy/backends/managed_pool.h"
@@ -22,23 +23,27 @@
 #include "policy/inject.h"
 #include "policy/ledger.h"
 #include "policy/order/capture.h"
+#include "policy/paging/ranges.h"
 #include "policy/pressure.h"
 
-static const struct ag_rules *rules; /* NULL: none says async=managed, or fails such calls */
+static const struct ag_rules *rules; /* NULL: none has another async=, or fails such calls */
+static bool any_page;                /* any of them says async=page */
 static bool oversubscribe;
 
-static bool says_managed(const struct ag_rule *rule)
+static enum ag_async said_by(const struct ag_rule *rule)
 {
-    return (rule->says & 1u << AG_SAYS_ASYNC) && rule->params.async_managed;
+    return (rule->says & 1u << AG_SAYS_ASYNC) ? rule->params.async : AG_ASYNC_PASS;
 }
 
 void ag_app_async_configure(const struct ag_rules *new_rules, bool new_oversubscribe)
 {
     rules = NULL;
+    any_page = false;
     oversubscribe = new_oversubscribe;
     for (unsigned i = 0; new_rules && i < new_rules->n; i++) {
-        if (says_managed(&new_rules->rule[i]) || ag_inject_any(AG_CALL_ASYNC))
+        if (said_by(&new_rules->rule[i]) != AG_ASYNC_PASS || ag_inject_any(AG_CALL_ASYNC))
             rules = new_rules;
+        any_page |= said_by(&new_rules->rule[i]) == AG_ASYNC_PAGE;
     }
 }
 
@@ -223,7 +228,7 @@ static bool redirected(const struct request *request, struct ag_device *device, 
 {
     enum ag_stat why;
 
-    if (rule < 0 || !device || !says_managed(&rules->rule[rule]))
+    if (rule < 0 || !device || said_by(&rules->rule[rule]) != AG_ASYNC_MANAGED)
         return false;
     why = alloc_managed(request->ret_address, request->bytes, request->stream, request->per_thread,
                         device);
@@ -238,6 +243,77 @@ static bool redirected(const struct request *request, struct ag_device *device, 
         ag_held_note(CUDA_SUCCESS, AG_HELD_POOL, *request->ret_address, request->bytes, device);
     return true;
 }
+
+/* --- memory that can move --- */
+
+static CUstream stream_named_by(const struct request *request)
+{
+    if (request->stream)
+        return request->stream;
+    return request->per_thread ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
+}
+
+/* An allocation on the legacy stream is work there, which waits for other streams as they wait for
+ * it: so there is a tiny one for it. */
+static bool is_work(CUstream stream)
+{
+    CUdeviceptr tiny;
+
+    if (stream != CU_STREAM_LEGACY)
+        return true;
+    return ag_cu.cuMemAllocAsync(&tiny, 1, stream) == CUDA_SUCCESS &&
+           ag_cu.cuMemFreeAsync(tiny, stream) == CUDA_SUCCESS;
+}
+
+/* What cudaMalloc gives, if that can move: the driver frees no other in the order of a stream that
+ * has work. */
+static bool alloc_movable(const struct request *request)
+{
+    if (ag_alloc(request->ret_address, request->bytes, request->caller) != CUDA_SUCCESS)
+        return false;
+    if (ag_range_base(*request->ret_address))
+        return true;
+    (void)ag_free(*request->ret_address, request->caller);
+    return false;
+}
+
+/* Is the request for memory that may be of another kind than what the driver has for it? What is
+ * smaller shares pages with others in the driver's pool. Where there are several devices nothing
+ * moves, and others may have access to the pool. */
+static bool may_be_movable(const struct request *request, const struct ag_device *device, int rule)
+{
+    const struct ag_context *context;
+
+    if (rule < 0 || said_by(&rules->rule[rule]) != AG_ASYNC_PAGE || !ag_ranges_wanted() ||
+        request->bytes < AG_RANGE_LEAST || ag_device_met(1))
+        return false;
+    if (ag_capture_is_open()) {
+        ag_stats_add(AG_STAT_ASYNC_CAPTURE_OPEN, 1);
+        return false;
+    }
+    context = ag_context_current();
+    return context && context->device == device && is_work(stream_named_by(request));
+}
+
+/* True when the rule asked for memory that can move, and there is some. */
+static bool paged(const struct request *request, const struct ag_device *device, int rule)
+{
+    if (!may_be_movable(request, device, rule))
+        return false;
+    if (!ag_later_take(request->ret_address, request->bytes, stream_named_by(request),
+                       request->caller)) {
+        ag_later_collect(false);
+        if (!alloc_movable(request)) {
+            ag_stats_add(AG_STAT_ASYNC_EXHAUSTED, 1);
+            return false;
+        }
+    }
+    ag_stats_add(AG_STAT_ASYNC_PAGED, 1);
+    ag_stats_add(AG_STAT_ASYNC_PAGED_BYTES, request->bytes);
+    return true;
+}
+
+/* --- one call --- */
 
 static CUresult fail_request(unsigned row, const struct request *request)
 {
@@ -257,6 +333,9 @@ CUresult ag_app_alloc(CUdeviceptr *ret_address, size_t bytes, CUstream stream, b
     CUresult result;
 
     if (!choice.fails && redirected(&request, device, choice.rule))
+        return CUDA_SUCCESS;
+    if (!choice.fails && device && ag_app_pools_current_is_default(device->ordinal) &&
+        paged(&request, device, choice.rule))
         return CUDA_SUCCESS;
     row = ag_app_pools_current(device ? device->ordinal : -1);
     if (choice.fails)
@@ -278,10 +357,16 @@ CUresult ag_app_alloc_from_pool(CUdeviceptr *ret_address, size_t bytes, CUmemory
     const struct request request = {ret_address, bytes,  stream,
                                     per_thread,  caller, ag_trace_began()};
     unsigned row = ag_app_pools_find(pool);
+    struct ag_device *device = device_of_row(row);
+    const struct ag_choice choice = pool && (any_page || ag_inject_any(AG_CALL_ASYNC))
+                                        ? choose_for(&request, device)
+                                        : (struct ag_choice){-1, false};
     CUresult result;
 
-    if (pool && ag_inject_any(AG_CALL_ASYNC) && choose_for(&request, device_of_row(row)).fails)
+    if (choice.fails)
         return fail_request(row, &request);
+    if (ag_app_pools_is_own(row) && paged(&request, device, choice.rule))
+        return CUDA_SUCCESS;
     if (exceeds_limit(device_of_row(row), ret_address, bytes))
         return count_result(CUDA_ERROR_OUT_OF_MEMORY, row, &request);
     ag_app_pools_keep(row);

@@ -33,6 +33,7 @@ struct row {
     _Atomic int keep;
     _Atomic bool alive;
     _Atomic bool unsure;         /* its device was reset: the handle may mean nothing any more */
+    _Atomic bool is_shared;      /* made for other processes */
     _Atomic uint64_t kept_bytes; /* the threshold given */
     uint64_t born;               /* under the lock: which dead row is the oldest */
 };
@@ -77,7 +78,7 @@ static void begin_row(unsigned i, CUmemoryPool pool, enum ag_app_pool_kind kind,
     told->reserved_high = told->used_high = 0;
     told->device = device;
     told->kind = (int)kind;
-    row->unsure = false;
+    row->unsure = row->is_shared = false;
     row->kept_bytes = 0;
     row->keep = KEEP_OPEN;
     row->born = table.n_born++;
@@ -196,6 +197,19 @@ static void bind_default(int ordinal, CUmemoryPool pool)
 
     if (i != OTHERS)
         atomic_store_explicit(&table.rows[i].handle, pool, memory_order_release);
+}
+
+bool ag_app_pools_is_own(unsigned row)
+{
+    return ag_stats.app_pools[row].kind == AG_APP_POOL_CREATED && !table.rows[row].is_shared;
+}
+
+void ag_app_pools_shared(CUmemoryPool pool)
+{
+    unsigned row = row_of_pool(pool);
+
+    if (row != NO_ROW)
+        table.rows[row].is_shared = true;
 }
 
 unsigned ag_app_pools_current(int ordinal)

@@ -60,7 +60,7 @@ static const struct {
     [AG_SAYS_ACCESS] = {"access", "device|peers|none"},
     [AG_SAYS_PREFETCH] = {"prefetch", "alloc|launch|off"},
     [AG_SAYS_READ_MOSTLY] = {"read_mostly", "0|1"},
-    [AG_SAYS_ASYNC] = {"async", "pass|managed"},
+    [AG_SAYS_ASYNC] = {"async", "pass|managed|page"},
     [AG_SAYS_HOST] = {"host", "native|cache|fast"},
     [AG_SAYS_FAIL] = {"fail", "no value"},
     [AG_SAYS_EVERY] = {"every", "N, from 1"},
@@ -495,7 +495,7 @@ static bool parse_value(enum ag_says says, struct slice value, struct ag_request
     else if (says == AG_SAYS_HOST)
         params->host = (enum ag_host_mode)choice;
     else
-        params->async_managed = choice != 0;
+        params->async = (enum ag_async)choice;
     return true;
 }
 
@@ -774,7 +774,7 @@ void ag_rule_apply(const struct ag_rule *rule, struct ag_request_params *params)
     if (rule->says & 1u << AG_SAYS_READ_MOSTLY)
         params->read_mostly = rule->params.read_mostly;
     if (rule->says & 1u << AG_SAYS_ASYNC)
-        params->async_managed = rule->params.async_managed;
+        params->async = rule->params.async;
     if (rule->says & 1u << AG_SAYS_HOST)
         params->host = rule->params.host;
 }
@@ -911,7 +911,7 @@ void ag_rule_settings(const struct ag_rule *rule, char *buffer, size_t size)
         [AG_SAYS_ACCESS] = params->access,
         [AG_SAYS_PREFETCH] = params->prefetch,
         [AG_SAYS_READ_MOSTLY] = params->read_mostly,
-        [AG_SAYS_ASYNC] = params->async_managed,
+        [AG_SAYS_ASYNC] = params->async,
         [AG_SAYS_HOST] = params->host,
     };
 

@@ -27,6 +27,13 @@ struct ag_prefer {
     unsigned node; /* of NUMA, else 0 */
 };
 
+/* What the program's own cudaMallocAsync gives. */
+enum ag_async {
+    AG_ASYNC_PASS,
+    AG_ASYNC_MANAGED, /* memory of a managed pool */
+    AG_ASYNC_PAGE,    /* what cudaMalloc gives under ALLOGRAFT_OOM=page */
+};
+
 /* Where an allocation is to come from, how managed memory is to behave, and what becomes of pinned
  * memory that is freed. */
 struct ag_request_params {
@@ -36,7 +43,7 @@ struct ag_request_params {
     enum ag_access access;
     enum ag_prefetch prefetch;
     bool read_mostly;
-    bool async_managed; /* the program's own cudaMallocAsync: from a managed pool */
+    enum ag_async async;
     enum ag_host_mode host;
 };
 

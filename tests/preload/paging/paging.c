@@ -33,6 +33,8 @@
  *     paging whole N K [BYTES]
  *                        N launches of a graph of one kernel on each of eight blocks, and then
  *                        of K, with so much shared memory, on each of eight more
+ *     paging ordered N   N times cudaMallocAsync and cudaFreeAsync on two streams; 0: what those
+ *                        calls wait for
  *     paging far         most of 128 MiB is not in use
  *     paging ahead       most is, until memory of the host was made; then none, until that is back
  *     paging soon        the process ends as that begins
@@ -970,6 +972,62 @@ static void reset(void)
     say("wrong: %u", count_wrong(q, WORDS, 2));
 }
 
+/* Half of the blocks by each of two streams, whose work is under way when it frees them. What one
+ * has freed, the other one may get, and write, only behind that. */
+static void ordered(unsigned n)
+{
+    CUdeviceptr p[BLOCKS], q;
+    CUstream streams[2];
+    uint32_t wrong = 0;
+
+    for (unsigned i = 0; i < 2; i++)
+        OK(cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING));
+    for (unsigned pass = 0; pass < n; pass++) {
+        for (unsigned i = 0; i < BLOCKS; i++) {
+            OK(cuMemAllocAsync(&p[i], BYTES, streams[i % 2]));
+            launch_fill(streams[i % 2], p[i], WORDS, pass + i);
+        }
+        for (unsigned i = 0; i < 2; i++)
+            OK(cuStreamSynchronize(streams[i]));
+        for (unsigned i = 0; i < BLOCKS; i++)
+            wrong += count_wrong(p[i], WORDS, pass + i);
+        for (unsigned i = 0; i < BLOCKS; i++) {
+            launch_fill(streams[i % 2], p[i], WORDS, 1000);
+            OK(cuMemFreeAsync(p[i], streams[i % 2]));
+            OK(cuMemAllocAsync(&q, BYTES, streams[(i + 1) % 2]));
+            launch_fill(streams[(i + 1) % 2], q, WORDS, pass);
+            OK(cuStreamSynchronize(streams[(i + 1) % 2]));
+            OK(cuStreamSynchronize(streams[i % 2]));
+            wrong += count_wrong(q, WORDS, pass);
+            OK(cuMemFreeAsync(q, streams[i % 2]));
+        }
+    }
+    for (unsigned i = 0; i < 2; i++)
+        OK(cuStreamDestroy(streams[i]));
+    say("wrong: %u", wrong);
+}
+
+/* A free and an allocation while the stream has work wait for nothing. */
+static void unwaited(void)
+{
+    CUdeviceptr p, q;
+    CUstream stream;
+
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    OK(cuMemAllocAsync(&p, BYTES, stream));
+    launch_fill(stream, p, WORDS, 1);
+    OK(cuMemFreeAsync(p, stream));
+    SAY_CODE("after a free", cuStreamQuery(stream));
+    OK(cuMemAllocAsync(&q, BYTES, stream));
+    launch_fill(stream, q, WORDS, 2);
+    say("the same block: %s", p == q ? "yes" : "no");
+    SAY_CODE("after an allocation", cuStreamQuery(stream));
+    OK(cuStreamSynchronize(stream));
+    say("wrong: %u", count_wrong(q, WORDS, 2));
+    OK(cuMemFreeAsync(q, stream));
+    OK(cuStreamDestroy(stream));
+}
+
 static void hold(void)
 {
     place_without_room();
@@ -1028,10 +1086,8 @@ int main(int argc, char **argv)
     else if (!strcmp(what, "whole") && argc > 3)
         whole((unsigned)atoi(argv[2]), (unsigned)atoi(argv[3]),
               argc > 4 ? (unsigned)atoi(argv[4]) : 0);
-    else if (!strcmp(what, "far"))
-        take((CUdeviceptr[5]){0}, 5);
-    else if (!strcmp(what, "soon"))
-        take((CUdeviceptr[7]){0}, 7);
+    else if (!strcmp(what, "far") || !strcmp(what, "soon"))
+        take((CUdeviceptr[7]){0}, *what == 'f' ? 5 : 7);
     else if (!strcmp(what, "ahead"))
         ahead();
     else if (!strcmp(what, "fills") && argc > 3)
@@ -1040,6 +1096,8 @@ int main(int argc, char **argv)
         copies((unsigned)atoi(argv[2]), (unsigned)atoi(argv[3]), copy_within_often);
     else if (!strcmp(what, "across") && argc > 3)
         copies((unsigned)atoi(argv[2]), (unsigned)atoi(argv[3]), copy_across_often);
+    else if (!strcmp(what, "ordered") && argc > 2)
+        atoi(argv[2]) ? ordered((unsigned)atoi(argv[2])) : unwaited();
     else if (!strcmp(what, "hold"))
         hold();
     else if (!strcmp(what, "place"))

@@ -81,6 +81,14 @@ class Answers(Case):
         for _, result in self.same([COMMAND, 'turns', '3', '3'], variants):
             self.assertEqual(result.report()['pressure']['movable_lost'], 0)
 
+    def test_stream_ordered(self):
+        variants = [dict(one, ALLOGRAFT_RULES='*:async=page') for one in VARIANTS]
+        for _, result in self.same([COMMAND, 'ordered', '3'], variants, seeds=SEEDS):
+            report = result.report()
+            self.assertEqual((report['async']['paged'], report['pressure']['movable_lost']), (3 * 2 * 8, 0))
+        result = preloaded([COMMAND, 'ordered', '0'], dict(variants[0], SIM_SCHED='reluctant'))
+        self.assertEqual(result.out, 'after a free: 600\nthe same block: yes\nafter an allocation: 600\nwrong: 0\n')
+
     def test_graphs(self):
         self.same([COMMAND, 'graphs', '3', '3'], [TURNS], seeds=SEEDS)
 

@@ -261,6 +261,7 @@ static long long bytes_left(void)
         return -1;
     add_steps(text, "\"copies\":{");
     add_steps(text, "\"pressure\":");
+    add_steps(text, "\"async\":{");
     add_steps(text, "\"guard\":{");
     add_steps(text, "\"slabs\":");
     add_steps(text, "\"replay\":"); /* and the flushes inside */

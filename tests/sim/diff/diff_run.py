@@ -98,6 +98,8 @@ POLICIES = {
     'nmove': limited(3, 'ALLOGRAFT_OOM=page|ALLOGRAFT_PAGE_PIECE=2MiB|ALLOGRAFT_LOG=error|DIFF_SPILL=1|ALLOGRAFT_POLICY=native|'
                         'ALLOGRAFT_CACHE=0'),
     'smove': limited(5, 'ALLOGRAFT_OOM=page|ALLOGRAFT_PAGE_PIECE=2MiB|ALLOGRAFT_LOG=error|DIFF_SPILL=1|ALLOGRAFT_FREE=sync'),
+    'amove': limited(6, 'ALLOGRAFT_OOM=page|ALLOGRAFT_PAGE_PIECE=2MiB|ALLOGRAFT_LOG=error|DIFF_SPILL=1|'
+                        'ALLOGRAFT_RULES=*:async=page'),
     'cmove': limited(6, 'ALLOGRAFT_OOM=page|ALLOGRAFT_PAGE_PIECE=2MiB|ALLOGRAFT_LOG=error|DIFF_SPILL=1|' + CREW),
     # With --large: a thread makes memory of the host ahead.
     'hmove': limited(32, 'ALLOGRAFT_OOM=page|ALLOGRAFT_PAGE_PIECE=2MiB|ALLOGRAFT_LOG=error|DIFF_SPILL=1|ALLOGRAFT_CACHE=0'),

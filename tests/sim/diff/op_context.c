@@ -119,8 +119,8 @@ bool op_context(struct world *w)
         context_open(w, w->n_contexts++, 0, false);
         return true;
     }
-    if (!w->contexts[context].alive || (!w->traits->resets && w->contexts[context].primary) ||
-        w->n_streams + 12 > w->max_streams)
+    if (!w->traits->ends || !w->contexts[context].alive ||
+        (!w->traits->resets && w->contexts[context].primary) || w->n_streams + 12 > w->max_streams)
         return false;
     if (w->contexts[context].primary && chance(w, 25))
         return retain_again(w, context);

@@ -258,26 +258,23 @@ static const struct {
     {"read_mostly", {.read_mostly = true}},
     {"read_mostly=1", {.read_mostly = true}},
     {"READ_MOSTLY = 0", {.read_mostly = false}},
-    {"async=managed", {.async_managed = true}},
-    {"async=pass", {.async_managed = false}},
+    {"async=managed", {.async = AG_ASYNC_MANAGED}},
+    {"async=page", {.async = AG_ASYNC_PAGE}},
+    {"async=pass", {.async = AG_ASYNC_PASS}},
     {"host=native", {.host = AG_HOST_NATIVE}},
     {"host=cache", {.host = AG_HOST_CACHE}},
     {"Host = FAST", {.host = AG_HOST_FAST}},
     {"managed , prefer = none , async = managed",
-     {.policy = AG_POLICY_MANAGED, .prefer = {AG_PREFER_NONE, 0}, .async_managed = true}},
+     {.policy = AG_POLICY_MANAGED, .prefer = {AG_PREFER_NONE, 0}, .async = AG_ASYNC_MANAGED}},
 };
 
 /* Every action writes its part of the parameters and no other. */
 static void actions_write(void)
 {
-    const struct ag_request_params others = {AG_POLICY_NATIVE,
-                                             AG_MANAGED_POOL,
-                                             {AG_PREFER_NUMA, 77},
-                                             AG_ACCESS_PEERS,
-                                             AG_PREFETCH_OFF,
-                                             true,
-                                             true,
-                                             AG_HOST_FAST};
+    const struct ag_request_params others = {AG_POLICY_NATIVE,     AG_MANAGED_POOL,
+                                             {AG_PREFER_NUMA, 77}, AG_ACCESS_PEERS,
+                                             AG_PREFETCH_OFF,      true,
+                                             AG_ASYNC_MANAGED,     AG_HOST_FAST};
     char text[100];
 
     for (size_t i = 0; i < N_OF(written); i++) {
@@ -305,9 +302,8 @@ static void actions_write(void)
         CHECK_SAID(params.read_mostly ==
                        (says & 1u << AG_SAYS_READ_MOSTLY ? said : &others)->read_mostly,
                    "%s", text);
-        CHECK_SAID(params.async_managed ==
-                       (says & 1u << AG_SAYS_ASYNC ? said : &others)->async_managed,
-                   "%s", text);
+        CHECK_SAID(params.async == (says & 1u << AG_SAYS_ASYNC ? said : &others)->async, "%s",
+                   text);
         CHECK_SAID(params.host == (says & 1u << AG_SAYS_HOST ? said : &others)->host, "%s", text);
         /* Nothing but zeros where it says nothing: what was said is what differs. */
         CHECK_SAID(strchr(text, ',') || !(says & (says - 1)), "%s says %x", text, says);
@@ -447,7 +443,7 @@ static const struct {
     {"*:prefetch=on", "column 12: \"on\" is no value of prefetch; allowed: alloc|launch|off"},
     {"*:read_mostly=2", "column 15: \"2\" is no value of read_mostly; allowed: 0|1"},
     {"*:read_mostly=", "column 15: read_mostly has no value; allowed: 0|1"},
-    {"*:async=pool", "column 9: \"pool\" is no value of async; allowed: pass|managed"},
+    {"*:async=pool", "column 9: \"pool\" is no value of async; allowed: pass|managed|page"},
     {"*:host=pool", "column 8: \"pool\" is no value of host; allowed: native|cache|fast"},
     {"*:host=cahce", "column 8: \"cahce\" is no value of host; allowed: native|cache|fast; did "
                      "you mean cache?"},
