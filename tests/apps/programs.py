@@ -125,7 +125,7 @@ PROGRAMS = {
         ("f8cast", "h", "33554432 1"),
         ("reverse2D", "h", "8192 8192 1"),
         ("adjacent", "h", "33554432 1"),
-        ("vadd", "h", "4096 8192 1"),
+        ("vadd", "h", "4096 8192 1", {"noise": ["^(base|vectorized|tv_layout) "]}),
         ("blas-dot", "h", "67108864 1"),
         ("hypterm", "h", "30", {"pressed": "10"}),
         ("slit", "h", "1024 300"),

@@ -37,7 +37,8 @@ def read_rows(library, copies):
                     (('--threads', str(row.threads)) if row.threads > 1 else
                      ('--iterations',) if '_GRAPH=' in diff_run.POLICIES[row.policy] else ()) +
                     (('--pageable',) if '_COPY=' in diff_run.POLICIES[row.policy] else ()) +
-                    (('--large',) if '_OOM=page' in diff_run.POLICIES[row.policy] else ()), row.report, row.seed)
+                    (('--large',) if '_OOM=page' in diff_run.POLICIES[row.policy] else ()) +
+                    (('--without', 'ends,kinds') if row.policy == 'amove' else ()), row.report, row.seed)
                 for number, row in enumerate(mutate.read(library), 1)]
     programs = ('--lookup', 'linked') + (('--pageable',) if copies else ())
     with open(os.path.join(HERE, 'copy_mutants.def' if copies else 'mutants.def'), encoding='utf-8') as f:
@@ -90,10 +91,11 @@ def hunt(runner, rows, args):
 
 def hunt_all(rows, args, folder):
     """Each by programs of its kind."""
-    caught = {}
+    caught, without = {}, os.environ.get('DIFF_WITHOUT', '')
     for programs, report in sorted({(row.programs, row.report) for row in rows}):
         runner_args = diff_run.read_arguments(list(programs))
         runner_args.stats = report
+        os.environ['DIFF_WITHOUT'] = runner_args.without or without
         caught.update(hunt(diff_run.Runner(runner_args, folder),
                            [row for row in rows if (row.programs, row.report) == (programs, report)], args))
     return caught
