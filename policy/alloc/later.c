@@ -84,11 +84,12 @@ static bool fits(const struct ag_block *block, size_t bytes)
     return block->size >= whole && block->size - whole <= whole / 8;
 }
 
-/* In the moment: the wait costs nothing if it still is the same stream. */
+/* In the moment: the last one, which was used last. The wait costs nothing if it still is the same
+ * stream. */
 static struct ag_block *take_of_stream(const struct ag_context *context, size_t bytes,
                                        CUstream stream)
 {
-    for (unsigned i = 0; i < self.n; i++) {
+    for (unsigned i = self.n; i-- > 0;) {
         const struct waiting *one = &self.at[i];
 
         if (one->stream == stream && one->block->context == context && fits(one->block, bytes))

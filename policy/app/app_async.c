@@ -365,7 +365,7 @@ CUresult ag_app_alloc_from_pool(CUdeviceptr *ret_address, size_t bytes, CUmemory
 
     if (choice.fails)
         return fail_request(row, &request);
-    if (ag_app_pools_is_own(row) && paged(&request, device, choice.rule))
+    if (ag_app_pools_is_private(row) && paged(&request, device, choice.rule))
         return CUDA_SUCCESS;
     if (exceeds_limit(device_of_row(row), ret_address, bytes))
         return count_result(CUDA_ERROR_OUT_OF_MEMORY, row, &request);

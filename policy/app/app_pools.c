@@ -199,9 +199,12 @@ static void bind_default(int ordinal, CUmemoryPool pool)
         atomic_store_explicit(&table.rows[i].handle, pool, memory_order_release);
 }
 
-bool ag_app_pools_is_own(unsigned row)
+bool ag_app_pools_is_private(unsigned row)
 {
-    return ag_stats.app_pools[row].kind == AG_APP_POOL_CREATED && !table.rows[row].is_shared;
+    int kind = ag_stats.app_pools[row].kind;
+
+    return kind == AG_APP_POOL_DEFAULT ||
+           (kind == AG_APP_POOL_CREATED && !table.rows[row].is_shared);
 }
 
 void ag_app_pools_shared(CUmemoryPool pool)

@@ -26,8 +26,8 @@ CUmemoryPool ag_app_pools_default_handle(int ordinal);
 /* Row of a pool that an allocation names, to count in (ag_stats_app_pool). A handle that is met for
  * the first time may be asked about. */
 unsigned ag_app_pools_find(CUmemoryPool pool);
-/* Did this process create the row's pool, of memory of the device that no other may get? */
-bool ag_app_pools_is_own(unsigned row);
+/* Has the row's pool memory of the device that no other process may get? */
+bool ag_app_pools_is_private(unsigned row);
 /* The program created that pool for other processes. */
 void ag_app_pools_shared(CUmemoryPool pool);
 /* Raises the release threshold of the row's pool, if that is still to be done; called before an

@@ -33,8 +33,8 @@
  *     paging whole N K [BYTES]
  *                        N launches of a graph of one kernel on each of eight blocks, and then
  *                        of K, with so much shared memory, on each of eight more
- *     paging ordered N   N times cudaMallocAsync and cudaFreeAsync on two streams; 0: what those
- *                        calls wait for
+ *     paging ordered N   N times cudaMallocAsync, or from the device's pool, and cudaFreeAsync on
+ *                        two streams; 0: what those calls wait for
  *     paging far         most of 128 MiB is not in use
  *     paging ahead       most is, until memory of the host was made; then none, until that is back
  *     paging soon        the process ends as that begins
@@ -977,9 +977,11 @@ static void reset(void)
 static void ordered(unsigned n)
 {
     CUdeviceptr p[BLOCKS], q;
+    CUmemoryPool pool;
     CUstream streams[2];
     uint32_t wrong = 0;
 
+    OK(cuDeviceGetDefaultMemPool(&pool, 0));
     for (unsigned i = 0; i < 2; i++)
         OK(cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING));
     for (unsigned pass = 0; pass < n; pass++) {
@@ -994,7 +996,7 @@ static void ordered(unsigned n)
         for (unsigned i = 0; i < BLOCKS; i++) {
             launch_fill(streams[i % 2], p[i], WORDS, 1000);
             OK(cuMemFreeAsync(p[i], streams[i % 2]));
-            OK(cuMemAllocAsync(&q, BYTES, streams[(i + 1) % 2]));
+            OK(cuMemAllocFromPoolAsync(&q, BYTES, pool, streams[(i + 1) % 2]));
             launch_fill(streams[(i + 1) % 2], q, WORDS, pass);
             OK(cuStreamSynchronize(streams[(i + 1) % 2]));
             OK(cuStreamSynchronize(streams[i % 2]));
