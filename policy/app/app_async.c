@@ -277,6 +277,13 @@ static bool alloc_movable(const struct request *request)
     return false;
 }
 
+/* Tries again with what streams have come to by now. */
+static bool alloc_of_freed(const struct request *request)
+{
+    ag_later_collect(true);
+    return alloc_movable(request);
+}
+
 /* Is the request for memory that may be of another kind than what the driver has for it? What is
  * smaller shares pages with others in the driver's pool. Where there are several devices nothing
  * moves, and others may have access to the pool. */
@@ -285,7 +292,7 @@ static bool may_be_movable(const struct request *request, const struct ag_device
     const struct ag_context *context;
 
     if (rule < 0 || said_by(&rules->rule[rule]) != AG_ASYNC_PAGE || !ag_ranges_wanted() ||
-        request->bytes < AG_RANGE_LEAST || ag_device_met(1))
+        request->bytes < AG_RANGE_LEAST || ag_device_met(1) || ag_guard_is_on())
         return false;
     if (ag_capture_is_open()) {
         ag_stats_add(AG_STAT_ASYNC_CAPTURE_OPEN, 1);
@@ -303,7 +310,7 @@ static bool paged(const struct request *request, const struct ag_device *device,
     if (!ag_later_take(request->ret_address, request->bytes, stream_named_by(request),
                        request->caller)) {
         ag_later_collect(false);
-        if (!alloc_movable(request)) {
+        if (!alloc_movable(request) && !alloc_of_freed(request)) {
             ag_stats_add(AG_STAT_ASYNC_EXHAUSTED, 1);
             return false;
         }
@@ -334,8 +341,8 @@ CUresult ag_app_alloc(CUdeviceptr *ret_address, size_t bytes, CUstream stream, b
 
     if (!choice.fails && redirected(&request, device, choice.rule))
         return CUDA_SUCCESS;
-    if (!choice.fails && device && ag_app_pools_current_is_default(device->ordinal) &&
-        paged(&request, device, choice.rule))
+    if (!choice.fails && choice.rule >= 0 && device &&
+        ag_app_pools_current_is_default(device->ordinal) && paged(&request, device, choice.rule))
         return CUDA_SUCCESS;
     row = ag_app_pools_current(device ? device->ordinal : -1);
     if (choice.fails)
@@ -367,11 +374,11 @@ CUresult ag_app_alloc_from_pool(CUdeviceptr *ret_address, size_t bytes, CUmemory
         return fail_request(row, &request);
     if (ag_app_pools_is_private(row) && paged(&request, device, choice.rule))
         return CUDA_SUCCESS;
-    if (exceeds_limit(device_of_row(row), ret_address, bytes))
+    if (exceeds_limit(device, ret_address, bytes))
         return count_result(CUDA_ERROR_OUT_OF_MEMORY, row, &request);
     ag_app_pools_keep(row);
     result = alloc(ret_address, bytes, pool, stream);
-    if (result == CUDA_ERROR_OUT_OF_MEMORY && ag_pressure_relieve_for_call(device_of_row(row)))
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && ag_pressure_relieve_for_call(device))
         result = alloc(ret_address, bytes, pool, stream);
     return count_result(result, row, &request);
 }
