@@ -38,6 +38,8 @@
 #define LEAST_PIECE_IN  ((size_t)128 << 10)
 #define LEAST_ROOM      8u /* times the slots: memory that is left for others */
 #define LOOK_AROUND_NS  10000000u
+#define LONGEST_ALONE   16u                 /* times that, where the caller was alone each time */
+#define MANY_PAGES      ((size_t)256 << 20) /* of a copy to the host, which may have none of them */
 #define LEAST_ROW       ((size_t)64 << 10)
 #define SLOTS_NS        12000000u /* what a ring takes to make, with its threads (H100) */
 #define END_WAIT_NS     1000000000u
@@ -53,6 +55,7 @@ static struct {
     bool has_counted;  /* processors, for the first time */
     uint32_t threads;  /* that the settings want, or 0 */
     uint64_t look_ns;  /* when to count them again */
+    uint64_t alone_ns; /* for how long the caller is taken to be alone */
     /* Until then the caller is the only one that has a processor; any thread's to read. */
     _Atomic uint64_t alone_until_ns;
     _Atomic(CUstream) left_on; /* with an upload that may be unfinished; likewise */
@@ -173,6 +176,17 @@ static bool is_there(const struct ag_copied *what)
 
 /* --- with the crew claimed --- */
 
+/* The caller was found alone: the next look comes after twice the time, as it takes some 30 us. */
+static void note_alone(uint64_t now_ns)
+{
+    uint64_t longest = (uint64_t)LONGEST_ALONE * LOOK_AROUND_NS;
+
+    self.alone_ns = self.alone_ns ? 2 * self.alone_ns : LOOK_AROUND_NS;
+    if (self.alone_ns > longest)
+        self.alone_ns = longest;
+    self.look_ns = now_ns + self.alone_ns;
+}
+
 /* How many processors are there for the crew now? Takes some 10 us, and more the first time. */
 static void count_processors(void)
 {
@@ -185,7 +199,11 @@ static void count_processors(void)
     self.has_counted = true;
     self.look_ns = now_ns + LOOK_AROUND_NS;
     ag_crew_look_around();
-    atomic_store_explicit(&self.alone_until_ns, ag_crew_size() < 2 ? self.look_ns : 0,
+    if (ag_crew_size() < 2)
+        note_alone(now_ns);
+    else
+        self.alone_ns = 0;
+    atomic_store_explicit(&self.alone_until_ns, self.alone_ns ? self.look_ns : 0,
                           memory_order_relaxed);
 }
 
@@ -197,17 +215,17 @@ static bool host_has_room(void)
     return !room.total_bytes || room.available_bytes / LEAST_ROOM >= AG_SLOTS_BYTES;
 }
 
+/* A process that copies little is asked nothing, and has nothing made. */
 static struct ag_slots *slots_for(struct attempt *attempt, size_t bytes)
 {
     struct ag_slots *slots = ag_slots_find(attempt->context);
 
+    if (!slots &&
+        (self.has_no_slots || !(self.is_forced || ag_worth_slots(&self.worth, bytes, SLOTS_NS))))
+        return NULL;
     count_processors();
-    if (slots || self.has_no_slots)
+    if (slots || ag_crew_size() < 2)
         return slots;
-    if (ag_crew_size() < 2)
-        return NULL;
-    if (!self.is_forced && !ag_worth_slots(&self.worth, bytes, SLOTS_NS))
-        return NULL;
     slots = host_has_room() ? ag_slots_make(attempt->context, ag_crew_size()) : NULL;
     self.has_no_slots = !slots;
     return slots;
@@ -311,7 +329,7 @@ static enum ag_worth weigh(struct attempt *attempt, struct ag_slots *slots, size
 {
     enum ag_worth worth = AG_WORTH_CREW;
 
-    if (!slots || slots->is_broken || ag_crew_size() < 2)
+    if (slots->is_broken || ag_crew_size() < 2)
         return AG_WORTH_DRIVER;
     if (!are_slots_free(slots, attempt) || (attempt->is_queued && !comes_to_rest(slots, attempt)) ||
         may_wait_for_legacy(&attempt->transfer, bytes)) {
@@ -347,7 +365,10 @@ static bool copy_claimed(struct attempt *attempt)
     enum ag_worth worth;
     uint64_t from_ns;
 
-    attempt->transfer.threads = ag_crew_size();
+    if (!slots)
+        return false;
+    attempt->transfer.threads =
+        what->to_host && bytes >= MANY_PAGES ? ag_crew_size_for_pages() : ag_crew_size();
     if (!ag_transfer_plan(&attempt->transfer, pieces_wanted(), least_piece(what->to_host)))
         return false;
     worth = weigh(attempt, slots, bytes);

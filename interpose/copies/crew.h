@@ -37,6 +37,8 @@ enum ag_crew_piece { AG_CREW_UNDER_WAY, AG_CREW_MOVED, AG_CREW_LEFT };
  * processors of the process allow. At least 1. No thread is started. */
 void ag_crew_configure(uint32_t wanted);
 uint32_t ag_crew_size(void);
+/* How many it may have where the kernel has to make pages for what is copied: not fewer. */
+uint32_t ag_crew_size_for_pages(void);
 /* Counts them anew: no more than the calling thread's affinity allows now, nor than there are idle
  * processors. Only for whoever has claimed the crew. */
 void ag_crew_look_around(void);
