@@ -157,13 +157,12 @@ void ag_later_forget(const struct ag_context *context)
 {
     unsigned kept = 0;
 
-    while (atomic_flag_test_and_set_explicit(&self.moment.taken, memory_order_acquire))
-        (void)sched_yield();
+    ag_paging_moment_lock(&self.moment);
     for (unsigned i = 0; i < self.n; i++)
         if (self.at[i].block->context != context)
             self.at[kept++] = self.at[i];
     self.n = kept;
-    atomic_flag_clear_explicit(&self.moment.taken, memory_order_release);
+    ag_paging_moment_unlock(&self.moment);
 }
 
 void ag_later_begin_child(void)

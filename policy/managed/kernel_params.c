@@ -249,21 +249,27 @@ static bool is_kernel(CUfunction function)
     return result == CUDA_SUCCESS || result == CUDA_ERROR_INVALID_VALUE;
 }
 
+bool ag_params_attribute(CUfunction function, bool as_kernel, CUfunction_attribute attribute,
+                         int *ret_value)
+{
+    CUdevice device;
+
+    if (!as_kernel)
+        return ag_cu.cuFuncGetAttribute &&
+               ag_cu.cuFuncGetAttribute(ret_value, attribute, function) == CUDA_SUCCESS;
+    return ag_cu.cuKernelGetAttribute && ag_cu.cuCtxGetDevice(&device) == CUDA_SUCCESS &&
+           ag_cu.cuKernelGetAttribute(ret_value, attribute, (CUkernel)(void *)function, device) ==
+               CUDA_SUCCESS;
+}
+
 /* Compiled in, or set by the program. True when the driver does not say. */
 static bool has_clusters(CUfunction function, bool as_kernel)
 {
-    CUresult result = CUDA_ERROR_NOT_SUPPORTED;
-    CUdevice device;
-    int width = 0;
+    int width;
 
-    if (!as_kernel && ag_cu.cuFuncGetAttribute)
-        result =
-            ag_cu.cuFuncGetAttribute(&width, CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH, function);
-    else if (as_kernel && ag_cu.cuKernelGetAttribute &&
-             ag_cu.cuCtxGetDevice(&device) == CUDA_SUCCESS)
-        result = ag_cu.cuKernelGetAttribute(&width, CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH,
-                                            (CUkernel)(void *)function, device);
-    return result != CUDA_SUCCESS || width > 0;
+    return !ag_params_attribute(function, as_kernel, CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH,
+                                &width) ||
+           width > 0;
 }
 
 /* Asks for the layout as of a function, and as of a kernel if that gave none. */

@@ -28,6 +28,11 @@ struct ag_layout {
  * the driver the first time, which may load the kernel: not inside a capture. */
 const struct ag_layout *ag_params_of(CUfunction function);
 
+/* What the driver says of a function, or of a CUkernel cast to one on the current device. False: it
+ * does not say. */
+bool ag_params_attribute(CUfunction function, bool as_kernel, CUfunction_attribute attribute,
+                         int *ret_value);
+
 /* The packed buffer that a launch's `extra` names, of *ret_bytes; NULL when there is none, or when
  * it says what the driver refuses. */
 const void *ag_params_buffer(void **extra, size_t *ret_bytes);

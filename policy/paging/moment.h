@@ -4,6 +4,7 @@
 #ifndef AG_PAGING_MOMENT_H
 #define AG_PAGING_MOMENT_H
 
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 
@@ -45,6 +46,18 @@ static inline bool ag_paging_moment_lost_events(struct ag_paging_moment *moment)
 
     moment->generation = atomic_load_explicit(&ag_context_generation, memory_order_acquire);
     return moment->generation != before;
+}
+
+/* Waits until it is nobody's, and keeps others out; no call of the driver's meanwhile. */
+static inline void ag_paging_moment_lock(struct ag_paging_moment *moment)
+{
+    while (atomic_flag_test_and_set_explicit(&moment->taken, memory_order_acquire))
+        (void)sched_yield();
+}
+
+static inline void ag_paging_moment_unlock(struct ag_paging_moment *moment)
+{
+    atomic_flag_clear_explicit(&moment->taken, memory_order_release);
 }
 
 static inline void ag_paging_moment_begin_child(struct ag_paging_moment *moment)

@@ -128,27 +128,16 @@ static void add_name(struct graph_names *all, CUdeviceptr address, unsigned cros
     all->at[i].crossings += crossings;
 }
 
-/* Shared memory of a block that the kernel was compiled with; 0: the driver does not say. */
-static unsigned compiled_shared_bytes(const CUDA_KERNEL_NODE_PARAMS *kernel)
-{
-    CUresult result = CUDA_ERROR_NOT_SUPPORTED;
-    CUdevice device;
-    int bytes = 0;
-
-    if (kernel->func && ag_cu.cuFuncGetAttribute)
-        result =
-            ag_cu.cuFuncGetAttribute(&bytes, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, kernel->func);
-    else if (!kernel->func && ag_cu.cuKernelGetAttribute &&
-             ag_cu.cuCtxGetDevice(&device) == CUDA_SUCCESS)
-        result = ag_cu.cuKernelGetAttribute(&bytes, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES,
-                                            kernel->kern, device);
-    return result == CUDA_SUCCESS && bytes > 0 ? (unsigned)bytes : 0;
-}
-
 /* Kernels of a graph are not timed one by one: what no launch was timed with is guessed. */
-static unsigned guessed_crossings(const CUDA_KERNEL_NODE_PARAMS *kernel)
+static unsigned guessed_crossings(const CUDA_KERNEL_NODE_PARAMS *node, CUfunction function)
 {
-    return kernel->sharedMemBytes + compiled_shared_bytes(kernel) >= SHARED_OF_TILES ? OF_TILES : 1;
+    int compiled;
+
+    if (!ag_params_attribute(function, !node->func, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES,
+                             &compiled) ||
+        compiled < 0)
+        compiled = 0;
+    return node->sharedMemBytes + (unsigned)compiled >= SHARED_OF_TILES ? OF_TILES : 1;
 }
 
 static unsigned crossings_in_graph(uint64_t operand, unsigned guessed)
@@ -170,6 +159,7 @@ static void name_node(struct graph_names *all, CUgraphNode node)
     struct ag_launch launch = {0};
     struct ag_names names;
     unsigned guessed;
+    uint64_t hash;
 
     if (ag_cu.cuGraphNodeGetType(node, &type) != CUDA_SUCCESS || type != CU_GRAPH_NODE_TYPE_KERNEL)
         return;
@@ -182,11 +172,11 @@ static void name_node(struct graph_names *all, CUgraphNode node)
     launch.params = kernel.kernelParams;
     launch.extra = kernel.extra;
     ag_name_launch(&names, &launch);
-    guessed = names.n ? guessed_crossings(&kernel) : 1;
+    guessed = names.n ? guessed_crossings(&kernel, launch.function) : 1;
+    hash = ag_name_kernel(&launch);
     for (unsigned i = 0; i < names.n; i++)
-        add_name(
-            all, names.at[i].address,
-            crossings_in_graph(ag_name_operand(ag_name_kernel(&launch), &names.at[i]), guessed));
+        add_name(all, names.at[i].address,
+                 crossings_in_graph(ag_name_operand(hash, &names.at[i]), guessed));
 }
 
 static void name_nodes(struct graph_names *all, CUgraph graph)

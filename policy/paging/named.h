@@ -3,7 +3,7 @@
 #ifndef AG_PAGING_NAMED_H
 #define AG_PAGING_NAMED_H
 
-#include "policy/managed/prefetch.h"
+#include "policy/managed/launch.h"
 
 #define AG_MOST_NAMED 64u /* addresses of one launch */
 
