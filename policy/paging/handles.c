@@ -13,7 +13,6 @@
 
 #define LEFT_PART    64u /* of the card, or of the limit, is left for small blocks and the driver */
 #define DEVICE_PART  32u /* of what the program may have of a device is kept of it at most */
-#define HOST_PART    4u  /* and of the host's */
 #define HOST_PERCENT 90u /* of what the host has left may be taken */
 #define SCARCE_PART  5u  /* of a device is left where its memory is scarce */
 
@@ -113,9 +112,10 @@ static void release_handle(struct ag_handle *handle)
     ag_arena_put(&arena, handle);
 }
 
+/* Memory of the host takes long to make: all that the device could change places with is kept. */
 static uint64_t most_kept(const struct ag_device *device, bool on_device)
 {
-    return ag_budget_size(device) / (on_device ? DEVICE_PART : HOST_PART);
+    return ag_budget_size(device) / (on_device ? DEVICE_PART : 1);
 }
 
 void ag_handle_put(struct ag_handle *handle)

@@ -29,6 +29,7 @@
 #define MOST_IDLE_NS 1000000000u /* likewise, however long its kernels are known to take */
 #define MOST_IN_VAIN 16u         /* are counted */
 #define FIRST_REST   10000000u   /* nothing is tried for so long after it did not */
+#define FOR_GOOD     10u         /* crossings; more than a move takes, whatever is foretold */
 #define SLOW_BYTES   ((size_t)4 << 20) /* a kernel may take long that uses so many of the host */
 
 /* What is about to be launched: a graph, or what names the memory of a kernel or a copy. */
@@ -459,6 +460,21 @@ void ag_use_before_graph(CUgraphExec exec)
     launched.graph = exec;
     launched.kernel = 0;
     launched.names.n = 0;
+    use_launched(&launched);
+}
+
+void ag_use_before_pin(CUdeviceptr address)
+{
+    struct launched launched; /* likewise */
+    CUdeviceptr range = ag_range_may_hold(address) ? ag_range_base(address) : 0;
+
+    if (!range || ag_capture_is_open())
+        return;
+    launched.graph = NULL;
+    launched.kernel = 0;
+    launched.names.n = 1;
+    launched.names.at[0] =
+        (struct ag_name){.address = range, .end = UINT64_MAX, .crossings = FOR_GOOD};
     use_launched(&launched);
 }
 

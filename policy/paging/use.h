@@ -2,7 +2,7 @@
 #ifndef AG_PAGING_USE_H
 #define AG_PAGING_USE_H
 
-#include "policy/managed/prefetch.h"
+#include "policy/managed/launch.h"
 
 /* Called before the driver's launch, outside the latch: looks which movable memory the parameters
  * point into. What lies on the host moves to the device where that is cheaper than to use it there,
@@ -19,6 +19,10 @@ void ag_use_before_copy(CUdeviceptr to, CUdeviceptr from, size_t bytes);
 
 /* Called before the launch of a graph, likewise: what its kernels name is known (named.h). */
 void ag_use_before_graph(CUgraphExec exec);
+
+/* Called before the block that the address lies in, if any, is kept where it is: it comes to the
+ * device first, if it can. */
+void ag_use_before_pin(CUdeviceptr address);
 
 void ag_use_begin_child(void);
 

@@ -5,6 +5,7 @@
 #include "interpose/core/driver/driver.h"
 #include "policy/paging/latch.h"
 #include "policy/paging/ranges.h"
+#include "policy/paging/use.h"
 
 static void keep(CUdeviceptr address)
 {
@@ -12,21 +13,31 @@ static void keep(CUdeviceptr address)
         ag_range_pin(address);
 }
 
-void ag_graph_memory_of_copy(const CUDA_MEMCPY3D *copy)
+static void keep_of_copy(const CUDA_MEMCPY3D *copy)
 {
-    if (!ag_latch_is_on() || !copy)
-        return;
     keep(copy->srcDevice);
     keep(copy->dstDevice);
 }
 
-void ag_graph_memory_of_fill(const CUDA_MEMSET_NODE_PARAMS *fill)
+void ag_graph_memory_of_copy(const CUDA_MEMCPY3D *copy)
 {
-    if (ag_latch_is_on() && fill)
-        keep(fill->dst);
+    if (!ag_latch_is_on() || !copy)
+        return;
+    ag_use_before_pin(copy->srcDevice);
+    ag_use_before_pin(copy->dstDevice);
+    keep_of_copy(copy);
 }
 
-/* What the driver does not describe might name anything. */
+void ag_graph_memory_of_fill(const CUDA_MEMSET_NODE_PARAMS *fill)
+{
+    if (!ag_latch_is_on() || !fill)
+        return;
+    ag_use_before_pin(fill->dst);
+    keep(fill->dst);
+}
+
+/* The driver has the node already, so the memory stays where it is. What the driver does not
+ * describe might name anything. */
 static void keep_node(CUgraphNode node)
 {
     CUgraphNodeType type;
@@ -38,11 +49,11 @@ static void keep_node(CUgraphNode node)
     if (is_known && type == CU_GRAPH_NODE_TYPE_MEMCPY) {
         is_known = ag_cu.cuGraphMemcpyNodeGetParams(node, &copy) == CUDA_SUCCESS;
         if (is_known)
-            ag_graph_memory_of_copy(&copy);
+            keep_of_copy(&copy);
     } else if (is_known && type == CU_GRAPH_NODE_TYPE_MEMSET) {
         is_known = ag_cu.cuGraphMemsetNodeGetParams(node, &fill) == CUDA_SUCCESS;
         if (is_known)
-            ag_graph_memory_of_fill(&fill);
+            keep(fill.dst);
     }
     if (!is_known)
         ag_latch_end();

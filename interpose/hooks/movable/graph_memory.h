@@ -6,7 +6,8 @@
 
 #include "interpose/core/driver/abi.h"
 
-/* NULL: nothing, as in calls that the driver refuses. */
+/* Called before the driver has the node: the memory comes to the device, if it can, and stays.
+ * NULL: nothing, as in calls that the driver refuses. */
 void ag_graph_memory_of_copy(const CUDA_MEMCPY3D *copy);
 void ag_graph_memory_of_fill(const CUDA_MEMSET_NODE_PARAMS *fill);
 /* A capture has ended with this graph. While it was open, nothing moved. */

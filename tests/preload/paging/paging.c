@@ -33,6 +33,7 @@
  *     paging whole N K [BYTES]
  *                        N launches of a graph of one kernel on each of eight blocks, and then
  *                        of K, with so much shared memory, on each of eight more
+ *     paging filled N    N launches of a kernel on a block that a node of a graph fills
  *     paging ordered N   N times cudaMallocAsync, or from the device's pool, and cudaFreeAsync on
  *                        two streams; 0: what those calls wait for
  *     paging far         most of 128 MiB is not in use
@@ -524,10 +525,16 @@ static CUfunction touch_function(void)
     return function_of("touch", touch);
 }
 
-static void touch_often(CUfunction function, CUdeviceptr p, unsigned k, CUstream stream)
+static void touch_shared(CUfunction function, CUdeviceptr p, unsigned k, CUstream stream,
+                         unsigned shared_bytes)
 {
     for (unsigned i = 0; i < k; i++)
-        OK(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, (void *[]){&p}, NULL));
+        OK(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, shared_bytes, stream, (void *[]){&p}, NULL));
+}
+
+static void touch_often(CUfunction function, CUdeviceptr p, unsigned k, CUstream stream)
+{
+    touch_shared(function, p, k, stream, 0);
 }
 
 static void begin_turns(CUdeviceptr *p)
@@ -846,12 +853,10 @@ static void whole(unsigned n, unsigned k, unsigned shared_bytes)
     OK(cuStreamCreate(&stream, CU_STREAM_DEFAULT));
     OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
     for (unsigned i = 0; i < TURN_BLOCKS; i++) {
-        unsigned times = i < TURN_BLOCKS / 2 ? 1 : k;
+        bool is_first = i < TURN_BLOCKS / 2;
 
-        for (unsigned j = 0; j < times; j++)
-            OK(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, i < TURN_BLOCKS / 2 ? 0 : shared_bytes,
-                              stream, (void *[]){&p[i]}, NULL));
-        often[i] = n * times;
+        often[i] = n * (is_first ? 1 : k);
+        touch_shared(function, p[i], often[i] / n, stream, is_first ? 0 : shared_bytes);
     }
     OK(cuStreamEndCapture(stream, &graph));
     OK(cuGraphInstantiate(&exec, graph, 0));
@@ -859,6 +864,28 @@ static void whole(unsigned n, unsigned k, unsigned shared_bytes)
         OK(cuGraphLaunch(exec, stream));
     OK(cuStreamSynchronize(stream));
     OK(cuGraphExecDestroy(exec));
+    OK(cuGraphDestroy(graph));
+    say("wrong: %u", end_turns(p, often));
+}
+
+/* A node that fills a block which lies on the host, and then kernels that use it. */
+static void filled(unsigned n)
+{
+    CUdeviceptr p[TURN_BLOCKS];
+    CUfunction function = touch_function();
+    CUDA_MEMSET_NODE_PARAMS fill = {.elementSize = 4, .width = 1, .height = 1};
+    unsigned often[TURN_BLOCKS] = {0};
+    CUcontext context;
+    CUgraphNode node;
+    CUgraph graph;
+
+    begin_turns(p);
+    OK(cuCtxGetCurrent(&context));
+    OK(cuGraphCreate(&graph, 0));
+    fill.dst = p[TURN_BLOCKS - 1];
+    OK(cuGraphAddMemsetNode(&node, graph, NULL, 0, &fill, context));
+    touch_often(function, p[TURN_BLOCKS - 1], n, NULL);
+    often[TURN_BLOCKS - 1] = n;
     OK(cuGraphDestroy(graph));
     say("wrong: %u", end_turns(p, often));
 }
@@ -1038,6 +1065,36 @@ static void hold(void)
         ;
 }
 
+/* What takes no arguments. */
+static const struct {
+    const char *name;
+    void (*run)(void);
+} alone[] = {
+    {"waits", waits},
+    {"captured", captured},
+    {"threads", threads},
+    {"frees", frees},
+    {"reset", reset},
+    {"queue", queue},
+    {"refused", refused},
+    {"ahead", ahead},
+    {"hold", hold},
+    {"place", place},
+    {"exit", frees_before_exit},
+    {"room", place_without_room},
+};
+
+/* False: it is none of them. */
+static bool run_alone(const char *what)
+{
+    for (unsigned i = 0; i < sizeof(alone) / sizeof(alone[0]); i++)
+        if (!strcmp(what, alone[i].name)) {
+            alone[i].run();
+            return true;
+        }
+    return false;
+}
+
 int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "";
@@ -1046,22 +1103,12 @@ int main(int argc, char **argv)
     if (!strcmp(what, "exit"))
         OK(atexit(give_context_back)); /* before the driver's own: runs after it */
     opened = device_open();
+    if (run_alone(what))
+        return 0;
     if (!strcmp(what, "blocks"))
         blocks(opened);
     else if (!strcmp(what, "passes") && argc > 2)
         passes((unsigned)atoi(argv[2]));
-    else if (!strcmp(what, "waits"))
-        waits();
-    else if (!strcmp(what, "captured"))
-        captured();
-    else if (!strcmp(what, "threads"))
-        threads();
-    else if (!strcmp(what, "frees"))
-        frees();
-    else if (!strcmp(what, "reset"))
-        reset();
-    else if (!strcmp(what, "exit"))
-        frees_before_exit();
     else if (!strcmp(what, "turns") && argc > 3)
         turns(touch_function(), (unsigned)atoi(argv[2]), (unsigned)atoi(argv[3]),
               argc > 4 ? argv[4] : IN_TURN);
@@ -1073,16 +1120,14 @@ int main(int argc, char **argv)
         parts((unsigned)atoi(argv[2]), (unsigned)atoi(argv[3]));
     else if (!strcmp(what, "product") && argc > 2)
         product((unsigned)atoi(argv[2]));
-    else if (!strcmp(what, "queue"))
-        queue();
-    else if (!strcmp(what, "refused"))
-        refused();
     else if (!strcmp(what, "pool") && argc > 3)
         pool((unsigned)atoi(argv[2]), (unsigned)atoi(argv[3]));
     else if (!strcmp(what, "small") && argc > 3)
         small_blocks((unsigned)atoi(argv[2]), (unsigned)atoi(argv[3]));
     else if (!strcmp(what, "sites") && argc > 4)
         sites((unsigned)atoi(argv[2]), (unsigned)atoi(argv[3]), (unsigned)atoi(argv[4]));
+    else if (!strcmp(what, "filled") && argc > 2)
+        filled((unsigned)atoi(argv[2]));
     else if (!strcmp(what, "graphs") && argc > 3)
         graphs((unsigned)atoi(argv[2]), (unsigned)atoi(argv[3]));
     else if (!strcmp(what, "whole") && argc > 3)
@@ -1090,8 +1135,6 @@ int main(int argc, char **argv)
               argc > 4 ? (unsigned)atoi(argv[4]) : 0);
     else if (!strcmp(what, "far") || !strcmp(what, "soon"))
         take((CUdeviceptr[7]){0}, *what == 'f' ? 5 : 7);
-    else if (!strcmp(what, "ahead"))
-        ahead();
     else if (!strcmp(what, "fills") && argc > 3)
         copies((unsigned)atoi(argv[2]), (unsigned)atoi(argv[3]), fill_often);
     else if (!strcmp(what, "within") && argc > 3)
@@ -1100,12 +1143,6 @@ int main(int argc, char **argv)
         copies((unsigned)atoi(argv[2]), (unsigned)atoi(argv[3]), copy_across_often);
     else if (!strcmp(what, "ordered") && argc > 2)
         atoi(argv[2]) ? ordered((unsigned)atoi(argv[2])) : unwaited();
-    else if (!strcmp(what, "hold"))
-        hold();
-    else if (!strcmp(what, "place"))
-        place();
-    else if (!strcmp(what, "room"))
-        place_without_room();
     else
         return 99;
     return 0;

@@ -285,6 +285,13 @@ class Answers(Case):
         self.assertEqual(few['moved_in_bytes'], many['moved_in_bytes'])
 
     @counted
+    def test_what_a_graph_fills(self):
+        """A block that has to stay where it is, for a node that fills it, comes to the device before."""
+        few, many = (self.pressure_of('filled', launches) for launches in ('10', '20'))
+        self.assertGreaterEqual(few['moved_in_bytes'], 16 * MIB)
+        self.assertEqual(few['in_place_bytes'], many['in_place_bytes'])
+
+    @counted
     def test_copies_and_fills(self):
         """They count as kernels do: of the pieces that lie on the host in a pass (17 of 32 or more), those that are used
         often are in place for their first uses only, three at the highest price, and come for the later passes at once."""
