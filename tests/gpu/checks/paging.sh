@@ -93,6 +93,21 @@ torch_paged() {
     python3 -IS "$HERE/steps.py" "$native" "$OUT/$TAG.with.out" "$more" || return 1
 }
 
+# ordered_paged WORD MIB PROGRAM...: a program whose memory comes by cudaMallocAsync or from its device's pool has
+# the same output, without lines of that word, when a rule lets that memory move.
+ordered_paged() {
+    local word=$1 mib=$2 status
+    shift 2
+    LIMIT_S=120 run_native -- "$@"
+    status=$?
+    ((status == STATUS_SKIP)) && { echo "the framework is not installed"; return $STATUS_SKIP; }
+    ((status == 0)) || { died native $status; return 1; }
+    LIMIT_S=180 run_with "${PAGE[@]}" ALLOGRAFT_LIMIT="${mib}MiB" ALLOGRAFT_RULES='*:async=page' -- "$@" ||
+        { died with $?; return 1; }
+    LEAVE_OUT=$word compare_output || return 1
+    report 'async.paged >= 1' 'pressure.moves >= 1' 'pressure.movable_lost == 0'
+}
+
 # wandered SEED: a random program, or one time in twelve PyTorch, prints what it printed natively, alone. How often its
 # memory moved goes to MOVES.
 wandered() {
@@ -148,6 +163,10 @@ paging_checks() {
     check paging/fork same_paged fork
     check paging/frees same_paged frees
     check paging/held held_paged
+    check paging/torch-ordered ordered_paged ms 512 env PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync \
+        python3 "$HERE/frameworks/torch_over.py" train 4 1024 8
+    check paging/jax-ordered ordered_paged stepping 2500 env XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async \
+        python3 "$ROOT/tests/apps/python/jax_training.py" 12 4096 0
     check paging/shared-card shared_card
     if any_wanted paging/{once,often}{,-measured}; then
         measures paging/once-measured paged_in_turn read 1

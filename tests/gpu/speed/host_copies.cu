@@ -8,7 +8,7 @@
  *   small       the same of 64 KiB to 1 MiB, by calls of the driver as a program finds them, and by
  *               its own functions ("own ..."), which whatever is preloaded does not see
  *   rows        GB/s of uploads in turn with no wait between them, until all are done
- *   both        GB/s of 4 and 64 MiB alone
+ *   both        GB/s of 4 and 64 MiB alone, by calls as those of "small"
  *   first MIB   the first copy of the process, which has nothing else behind it
  *   two-cores   on two cores of those that the process may use
  *   busy        beside 16 threads that compute
@@ -178,45 +178,69 @@ struct calls {
     CUresult (*down)(void *to, CUdeviceptr from, size_t bytes, CUstream stream);
 };
 
-static double call_s(const struct calls &calls, enum way way, unsigned char *host, size_t bytes)
+/* The driver's calls as a program finds them, and its own functions. */
+struct both_sides {
+    struct calls side[2];
+
+    both_sides()
+    {
+        static const char *const up = "cuMemcpyHtoDAsync_v2", *const down = "cuMemcpyDtoHAsync_v2",
+                                 *const driver = "libcuda.so.1";
+        void *open = dlopen(driver, RTLD_NOW | RTLD_NOLOAD);
+        side[0].up = (decltype(calls::up))dlsym(open, up);
+        side[0].down = (decltype(calls::down))dlsym(open, down);
+        side[1].up = (decltype(calls::up))own_function(driver, up);
+        side[1].down = (decltype(calls::down))own_function(driver, down);
+        for (const struct calls &s : side)
+            CHECK(s.up && s.down);
+        printf("hooked %d\n", side[0].up != side[1].up && side[0].down != side[1].down);
+    }
+};
+
+static double call_s(const struct calls &calls, enum way way, unsigned char *host, size_t bytes,
+                     bool until_done)
 {
     double start = now_s(), end;
     if (way == UP)
         OK(calls.up((CUdeviceptr)device, host, bytes, 0));
     else
         OK(calls.down(host, (CUdeviceptr)device, bytes, 0));
+    if (until_done)
+        OK(cudaStreamSynchronize(0));
     end = now_s();
     OK(cudaStreamSynchronize(0));
     return end - start;
 }
 
-/* In turns within one process: two processes differ by some percent, by where their memory lies. */
+/* Medians of both sides, in turns within one process: two processes differ by some percent, by
+ * where their memory lies. */
+static void compare_sides(const struct both_sides &both, enum way way, unsigned char *host,
+                          size_t bytes, bool until_done, int turns, int warm, double ret_s[2])
+{
+    std::vector<double> seconds[2];
+    for (int i = 0; i < 2 * (warm + turns); i++) {
+        int side = (i + i / 2) % 2; /* none is always behind the other */
+        double s = call_s(both.side[side], way, host, bytes, until_done);
+        if (i >= 2 * warm)
+            seconds[side].push_back(s);
+    }
+    for (int side = 0; side < 2; side++)
+        ret_s[side] = median(seconds[side]);
+}
+
+static const char *const names_of_sides[2] = {"", "own "};
+
 static void small(void)
 {
-    static const char *const up = "cuMemcpyHtoDAsync_v2", *const down = "cuMemcpyDtoHAsync_v2",
-                             *const driver = "libcuda.so.1";
-    enum { TURNS = 1000, WARM = 100 };
-    void *open = dlopen(driver, RTLD_NOW | RTLD_NOLOAD);
-    const struct calls sides[2] = {
-        {(decltype(calls::up))dlsym(open, up), (decltype(calls::down))dlsym(open, down)},
-        {(decltype(calls::up))own_function(driver, up),
-         (decltype(calls::down))own_function(driver, down)}};
+    const struct both_sides both;
     unsigned char *plain = touched(MIB);
-    for (const struct calls &side : sides)
-        CHECK(side.up && side.down);
-    printf("hooked %d\n", sides[0].up != sides[1].up && sides[0].down != sides[1].down);
     for (size_t bytes : {64 * KIB, 256 * KIB, 512 * KIB, MIB})
         for (enum way way : {UP, DOWN}) {
-            std::vector<double> seconds[2];
-            for (int i = 0; i < 2 * (WARM + TURNS); i++) {
-                int side = (i + i / 2) % 2; /* none is always behind the other */
-                double s = call_s(sides[side], way, plain, bytes);
-                if (i >= 2 * WARM)
-                    seconds[side].push_back(s);
-            }
+            double s[2];
+            compare_sides(both, way, plain, bytes, false, 1000, 100, s);
             for (int side = 0; side < 2; side++)
-                printf("%scall_%s_%s_us %.3f\n", side ? "own " : "", ways[way],
-                       size_name(bytes).c_str(), 1e6 * median(seconds[side]));
+                printf("%scall_%s_%s_us %.3f\n", names_of_sides[side], ways[way],
+                       size_name(bytes).c_str(), 1e6 * s[side]);
         }
 }
 
@@ -273,12 +297,18 @@ static void rows(void)
 }
 
 /* 64 MiB both ways, for a crowd. */
-static void both_ways(const char *kind)
+static void both_ways(const std::string &kind)
 {
+    const struct both_sides both;
     unsigned char *plain = touched(64 * MIB);
     for (size_t bytes : {4 * MIB, 64 * MIB})
-        for (enum way way : {UP, DOWN})
-            say_rate(kind, way, bytes, median_s(way, plain, bytes, true));
+        for (enum way way : {UP, DOWN}) {
+            double s[2];
+            int turns = turns_of(bytes);
+            compare_sides(both, way, plain, bytes, true, turns, turns, s);
+            for (int side = 0; side < 2; side++)
+                say_rate((names_of_sides[side] + kind).c_str(), way, bytes, s[side]);
+        }
 }
 
 static void first(size_t bytes)
