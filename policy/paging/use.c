@@ -465,16 +465,16 @@ void ag_use_before_graph(CUgraphExec exec)
 
 void ag_use_before_pin(CUdeviceptr address)
 {
+    const struct ag_context *context = ag_context_current();
     struct launched launched; /* likewise */
-    CUdeviceptr range = ag_range_may_hold(address) ? ag_range_base(address) : 0;
 
-    if (!range || ag_capture_is_open())
+    if (!context || ag_capture_is_open() || !ag_range_holds(context, address, 1))
         return;
     launched.graph = NULL;
     launched.kernel = 0;
     launched.names.n = 1;
-    launched.names.at[0] =
-        (struct ag_name){.address = range, .end = UINT64_MAX, .crossings = FOR_GOOD};
+    launched.names.at[0] = (struct ag_name){
+        .address = ag_range_base(address), .end = UINT64_MAX, .crossings = FOR_GOOD};
     use_launched(&launched);
 }
 
