@@ -163,7 +163,7 @@ paging_checks() {
     check paging/fork same_paged fork
     check paging/frees same_paged frees
     check paging/held held_paged
-    check paging/torch-ordered ordered_paged ms 512 env PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync \
+    check paging/torch-ordered ordered_paged 'ms\|peak' 512 env PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync \
         python3 "$HERE/frameworks/torch_over.py" train 4 1024 8
     check paging/jax-ordered ordered_paged stepping 2500 env XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async \
         python3 "$ROOT/tests/apps/python/jax_training.py" 12 4096 0
