@@ -20,6 +20,7 @@
 #include "policy/order/free.h"
 #include "policy/order/host_wait.h"
 #include "policy/paging/place.h"
+#include "policy/paging/ranges.h"
 #include "policy/pressure.h"
 #include "policy/slab.h"
 
@@ -94,6 +95,12 @@ static void count_over_limit(const struct ag_device *device, const struct ag_blo
         ag_stats_add(AG_STAT_CACHE_FULL, n);
 }
 
+void ag_freed_movable(const struct ag_block *block)
+{
+    ag_place_end(block->address);
+    ag_range_end_pool(block->address);
+}
+
 /* A KEPT block whose users are ordered before now. */
 static inline void keep_or_release(struct ag_block *block)
 {
@@ -105,7 +112,8 @@ static inline void keep_or_release(struct ag_block *block)
     struct ag_block *out = NULL;
 
     ag_note_larger_freed(block);
-    ag_place_end(block->address);
+    if (block->desc.source == AG_SOURCE_MOVABLE)
+        ag_freed_movable(block);
     if (closed && ag_capture_is_open()) { /* its slab may not go, and must not be kept */
         put_aside(block);
         return;

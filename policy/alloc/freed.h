@@ -10,6 +10,10 @@
  */
 CUresult ag_freed_ordered(struct ag_block *block);
 
+/* The block, of memory that can move, is nobody's any more: what the program has said of it, or
+ * asked a pool for, ends. Before anybody else may have it. */
+void ag_freed_movable(const struct ag_block *block);
+
 /* A KEPT block that a guard had, whose users are done, goes where freed blocks go. */
 void ag_freed_unguarded(struct ag_block *block);
 

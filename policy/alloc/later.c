@@ -11,7 +11,6 @@
 #include "policy/alloc/notes.h"
 #include "policy/contexts/enter.h"
 #include "policy/paging/moment.h"
-#include "policy/paging/place.h"
 
 #define MOST  1024u
 #define FEW   8u   /* are looked at, where not all are */
@@ -59,6 +58,7 @@ bool ag_later_keep(struct ag_block *block, CUstream stream)
     struct waiting one = {.block = block, .stream = stream};
     bool kept = false;
 
+    ag_freed_movable(block); /* before another thread may have it */
     if (!begin())
         return false;
     if (self.n < MOST && ag_cu.cuEventCreate(&one.event, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS) {
@@ -69,8 +69,6 @@ bool ag_later_keep(struct ag_block *block, CUstream stream)
             (void)ag_cu.cuEventDestroy_v2(one.event);
     }
     ag_paging_moment_end(&self.moment);
-    if (kept)
-        ag_place_end(block->address);
     return kept;
 }
 

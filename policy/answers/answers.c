@@ -18,7 +18,8 @@
  *   SYNC_MEMOPS                 the slab's      of a piece what was set for it
  *   MAPPING_SIZE, MAPPING_BASE_ADDR, MEMORY_BLOCK_ID   the driver's: they only name
  * Of memory that can move, and lies on the host now, the driver says so; the program is told what
- * it would be on the device: MEMORY_TYPE, DEVICE_ORDINAL, and that it has no HOST_POINTER.
+ * it would be on the device: MEMORY_TYPE, DEVICE_ORDINAL, and that it has no HOST_POINTER. Of that
+ * which it asked a pool for, it is told no CONTEXT and that MEMPOOL_HANDLE.
  * The others agree. An address after the requested size, or in a block that was freed, is unknown,
  * as natively. */
 #include "policy/answers/answers.h"
@@ -39,6 +40,7 @@
 #include "policy/ipc/ipc.h"
 #include "policy/ledger.h"
 #include "policy/paging/handles.h"
+#include "policy/paging/ranges.h"
 #include "policy/pinned/pinned_answers.h"
 #include "policy/pressure.h"
 #include "policy/slab.h"
@@ -135,17 +137,31 @@ static void correct_sync(void *data, const struct ag_block_seen *block)
         *(unsigned char *)data = sync == AG_SYNC_ON; /* a truth value of the driver's width */
 }
 
+/* Is it, to the program, memory of a pool? */
+static bool is_of_pool(const struct ag_block_seen *block, CUmemoryPool *ret_pool)
+{
+    *ret_pool = NULL;
+    if (block->desc.source != AG_SOURCE_MOVABLE || !ag_range_pool(block->address, ret_pool))
+        return false;
+    return *ret_pool || ag_cu.cuDeviceGetDefaultMemPool(
+                            ret_pool, block->context->device->ordinal) == CUDA_SUCCESS;
+}
+
 /* Replaces the driver's answer in *data where natively it would be another. */
 static void correct(void *data, CUpointer_attribute attribute, const struct ag_block_seen *block)
 {
     const unsigned long long none = 0;
+    CUmemoryPool pool;
+    CUcontext handle;
 
     switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
-        memcpy(data, &block->context->handle, sizeof(CUcontext));
+        handle = is_of_pool(block, &pool) ? NULL : block->context->handle;
+        memcpy(data, &handle, sizeof(CUcontext));
         break;
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
-        memcpy(data, &none, sizeof(CUmemoryPool));
+        (void)is_of_pool(block, &pool);
+        memcpy(data, &pool, sizeof(CUmemoryPool));
         break;
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
         memcpy(data, &none, sizeof(unsigned long long));

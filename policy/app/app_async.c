@@ -302,8 +302,10 @@ static bool may_be_movable(const struct request *request, const struct ag_device
     return context && context->device == device && is_work(stream_named_by(request));
 }
 
-/* True when the rule asked for memory that can move, and there is some. */
-static bool paged(const struct request *request, const struct ag_device *device, int rule)
+/* True when the rule asked for memory that can move, and there is some. NULL: the pool is the
+ * default one. */
+static bool paged(const struct request *request, const struct ag_device *device, int rule,
+                  CUmemoryPool pool)
 {
     if (!may_be_movable(request, device, rule))
         return false;
@@ -315,6 +317,7 @@ static bool paged(const struct request *request, const struct ag_device *device,
             return false;
         }
     }
+    ag_range_begin_pool(*request->ret_address, pool);
     ag_stats_add(AG_STAT_ASYNC_PAGED, 1);
     ag_stats_add(AG_STAT_ASYNC_PAGED_BYTES, request->bytes);
     return true;
@@ -342,7 +345,8 @@ CUresult ag_app_alloc(CUdeviceptr *ret_address, size_t bytes, CUstream stream, b
     if (!choice.fails && redirected(&request, device, choice.rule))
         return CUDA_SUCCESS;
     if (!choice.fails && choice.rule >= 0 && device &&
-        ag_app_pools_current_is_default(device->ordinal) && paged(&request, device, choice.rule))
+        ag_app_pools_current_is_default(device->ordinal) &&
+        paged(&request, device, choice.rule, NULL))
         return CUDA_SUCCESS;
     row = ag_app_pools_current(device ? device->ordinal : -1);
     if (choice.fails)
@@ -372,7 +376,7 @@ CUresult ag_app_alloc_from_pool(CUdeviceptr *ret_address, size_t bytes, CUmemory
 
     if (choice.fails)
         return fail_request(row, &request);
-    if (ag_app_pools_is_private(row) && paged(&request, device, choice.rule))
+    if (ag_app_pools_is_private(row) && paged(&request, device, choice.rule, pool))
         return CUDA_SUCCESS;
     if (exceeds_limit(device, ret_address, bytes))
         return count_result(CUDA_ERROR_OUT_OF_MEMORY, row, &request);

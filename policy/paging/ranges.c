@@ -133,6 +133,49 @@ void ag_range_pin(CUdeviceptr address)
     ag_lock_release(&self.lock);
 }
 
+/* --- pools --- */
+
+_Atomic bool ag_range_any_of_pool; /* relaxed: see ranges.h; what it is about is under the lock */
+
+static void set_pool(CUdeviceptr address, bool is_of_pool, CUmemoryPool pool)
+{
+    struct ag_movable *range;
+
+    ag_lock_take(&self.lock);
+    range = ag_range_at(address);
+    if (range) {
+        range->is_of_pool = is_of_pool;
+        range->pool = pool;
+    }
+    ag_lock_release(&self.lock);
+}
+
+void ag_range_begin_pool(CUdeviceptr address, CUmemoryPool pool)
+{
+    atomic_store_explicit(&ag_range_any_of_pool, true, memory_order_relaxed);
+    set_pool(address, true, pool);
+}
+
+void ag_range_end_pool_now(CUdeviceptr address)
+{
+    set_pool(address, false, NULL);
+}
+
+bool ag_range_pool(CUdeviceptr address, CUmemoryPool *ret_pool)
+{
+    const struct ag_movable *range;
+    bool is_of_pool;
+
+    ag_lock_take(&self.lock);
+    range = ag_range_at(address);
+    is_of_pool = range && range->is_of_pool;
+    *ret_pool = is_of_pool ? range->pool : NULL;
+    ag_lock_release(&self.lock);
+    return is_of_pool;
+}
+
+/* --- what goes --- */
+
 static struct ag_movable *take_range(CUdeviceptr address)
 {
     struct ag_movable *range;

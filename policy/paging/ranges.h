@@ -44,6 +44,19 @@ bool ag_range_holds(const struct ag_context *context, CUdeviceptr address, size_
 /* The driver has let others at what is there: it stays where it is. */
 void ag_range_pin(CUdeviceptr address);
 
+/* The block at `address` is memory of the pool (NULL: of its device's default one) to the program,
+ * as a rule has it, until that ends. */
+void ag_range_begin_pool(CUdeviceptr address, CUmemoryPool pool);
+extern _Atomic bool ag_range_any_of_pool; /* relaxed: who frees a block comes after who got it */
+void ag_range_end_pool_now(CUdeviceptr address);
+static inline void ag_range_end_pool(CUdeviceptr address)
+{
+    if (__builtin_expect(atomic_load_explicit(&ag_range_any_of_pool, memory_order_relaxed), false))
+        ag_range_end_pool_now(address);
+}
+/* False: it is none of a pool. */
+bool ag_range_pool(CUdeviceptr address, CUmemoryPool *ret_pool);
+
 /* --- for who moves pieces --- */
 
 /* Where the program wants a piece (place.h). */
@@ -75,7 +88,9 @@ struct ag_movable {
     struct ag_context *context;
     struct ag_piece *pieces; /* in the order of their addresses */
     unsigned n_pieces;
-    bool pinned;      /* under the lock */
+    bool pinned;     /* under the lock */
+    bool is_of_pool; /* likewise */
+    CUmemoryPool pool;
     uint64_t n_given; /* addresses that kernels were given so far; this and below of extents.c */
     unsigned epoch;
     size_t largest_part; /* in pieces */

@@ -1001,6 +1001,20 @@ static void reset(void)
 
 /* Half of the blocks by each of two streams, whose work is under way when it frees them. What one
  * has freed, the other one may get, and write, only behind that. */
+static void say_whose(CUdeviceptr p, CUmemoryPool pool)
+{
+    CUmemoryPool its = NULL;
+    CUcontext context = NULL;
+
+    SAY_CODE("its pool", cuPointerGetAttribute(&its, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, p));
+    SAY_CODE("its context", cuPointerGetAttribute(&context, CU_POINTER_ATTRIBUTE_CONTEXT, p));
+    say("of %s pool, %s context",
+        its == pool ? "that"
+        : its       ? "another"
+                    : "no",
+        context ? "a" : "no");
+}
+
 static void ordered(unsigned n)
 {
     CUdeviceptr p[BLOCKS], q;
@@ -1028,11 +1042,16 @@ static void ordered(unsigned n)
             OK(cuStreamSynchronize(streams[(i + 1) % 2]));
             OK(cuStreamSynchronize(streams[i % 2]));
             wrong += count_wrong(q, WORDS, pass);
+            if (!pass)
+                say_whose(q, pool);
             OK(cuMemFreeAsync(q, streams[i % 2]));
         }
     }
     for (unsigned i = 0; i < 2; i++)
         OK(cuStreamDestroy(streams[i]));
+    OK(cuMemAlloc(&q, BYTES));
+    say_whose(q, pool);
+    OK(cuMemFree(q));
     say("wrong: %u", wrong);
 }
 

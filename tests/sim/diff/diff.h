@@ -64,7 +64,6 @@ struct traits {
     bool boxes;    /* copies of rectangles and boxes, and what the driver refuses (op_box.c) */
     bool deep;     /* launches that need memory of the card (op_map.c) */
     bool ends;     /* contexts may, before the program does */
-    bool kinds;    /* memory of pools is asked what kind it is */
     bool pins;     /* pinned memory that comes and goes, with work under way (op_pin) */
     bool large;    /* blocks of some MiB, and kernels that follow pointers (op_follow.c) */
     unsigned n_bystanders; /* streams that are created at the start and never used */

@@ -71,8 +71,7 @@ bool op_ask_pointer(struct world *w)
     size_t offset, size = 0;
     CUresult result;
 
-    if (!buffer ||
-        (!w->traits->kinds && (buffer->kind == BUFFER_ASYNC || buffer->kind == BUFFER_POOL)))
+    if (!buffer)
         return false;
     offset = draw(w, 2) ? 0 : buffer->extent - 1;
     if (w->current >= MAX_CONTEXTS || !w->contexts[w->current].alive)

@@ -72,7 +72,6 @@ void traits_of(uint64_t seed, unsigned n_threads, bool ipc, struct traits *ret_t
     t->captures = chance(&dice, 50);
     t->resets = chance(&dice, 20) && n_threads == 1;
     t->ends = is_wanted("ends");
-    t->kinds = is_wanted("kinds");
     t->pools = chance(&dice, 40);
     t->holds = chance(&dice, 15) && n_threads == 1;
     t->ending = draw(&dice, N_ENDINGS);
