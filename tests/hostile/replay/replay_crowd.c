@@ -8,6 +8,7 @@
 
 #include "sim.h"
 #include "tests/common/context.h"
+#include "tests/common/parts.h"
 #include "tests/common/say.h"
 
 #define ITERATIONS 60u
@@ -256,10 +257,7 @@ static void captures(void)
     free(streams);
 }
 
-static const struct {
-    const char *name;
-    void (*run)(void);
-} parts[] = {
+static const struct part parts[] = {
     {"legacy-looks", legacy_looks},
     {"blocking-looks", blocking_looks},
     {"copies", copies},
@@ -281,11 +279,5 @@ int main(int argc, char **argv)
     context = context_open();
     OK(cuDeviceGet(&device, 0));
     load();
-    for (unsigned i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
-        if (strcmp(parts[i].name, argv[1]) == 0) {
-            parts[i].run();
-            return 0;
-        }
-    }
-    return 97;
+    return RUN_PART(parts, argv[1]) ? 0 : 97;
 }

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "tests/common/device.h"
+#include "tests/common/parts.h"
 #include "tests/common/say.h"
 
 #define MIB  ((size_t)1 << 20)
@@ -721,10 +722,7 @@ static void much(void)
     copy_times(2, 160 * MIB, 2);
 }
 
-static const struct {
-    const char *name;
-    void (*run)(void);
-} parts[] = {
+static const struct part parts[] = {
     {"kinds", kinds},
     {"rows", rows},
     {"order", order},
@@ -748,11 +746,5 @@ static const struct {
 int main(int argc, char **argv)
 {
     open_device();
-    for (size_t i = 0; argc == 2 && i < sizeof(parts) / sizeof(parts[0]); i++) {
-        if (!strcmp(argv[1], parts[i].name)) {
-            parts[i].run();
-            return 0;
-        }
-    }
-    return 97;
+    return argc == 2 && RUN_PART(parts, argv[1]) ? 0 : 97;
 }

@@ -25,6 +25,7 @@
 #include <unistd.h>
 
 #include "tests/common/device.h"
+#include "tests/common/parts.h"
 #include "tests/common/say.h"
 
 #define FEW 64
@@ -614,6 +615,23 @@ static void destroy_primary(void)
     OK(cuMemFree(large));
 }
 
+static const struct part parts[] = {
+    {"few", few},
+    {"answers", answers},
+    {"exported", exported},
+    {"devices", devices},
+    {"too-large", too_large},
+    {"full", full},
+    {"full-elsewhere", full_elsewhere},
+    {"full-graph", full_graph},
+    {"full-context", full_context},
+    {"full-capture", full_in_capture},
+    {"capture-beside", capture_beside},
+    {"destroy", destroy_primary},
+    {"was-full", was_full},
+    {"waits", waits},
+};
+
 int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "";
@@ -623,46 +641,20 @@ int main(int argc, char **argv)
         return 0;
     }
     device_open();
-    if (!strcmp(what, "few"))
-        few();
-    else if (!strcmp(what, "turns"))
+    if (RUN_PART(parts, what))
+        return 0;
+    if (!strcmp(what, "turns"))
         turns((unsigned)atoi(argv[2]));
-    else if (!strcmp(what, "answers"))
-        answers();
-    else if (!strcmp(what, "exported"))
-        exported();
-    else if (!strcmp(what, "devices"))
-        devices();
     else if (!strcmp(what, "threads"))
         threads((unsigned)atoi(argv[2]));
     else if (!strcmp(what, "phases"))
         phases((unsigned)atoi(argv[2]));
     else if (!strcmp(what, "varied"))
         varied((unsigned)atoi(argv[2]));
-    else if (!strcmp(what, "too-large"))
-        too_large();
-    else if (!strcmp(what, "full"))
-        full();
-    else if (!strcmp(what, "full-elsewhere"))
-        full_elsewhere();
     else if (!strcmp(what, "full-slabs"))
         full_of(false);
     else if (!strcmp(what, "full-handles"))
         full_of(true);
-    else if (!strcmp(what, "full-graph"))
-        full_graph();
-    else if (!strcmp(what, "full-context"))
-        full_context();
-    else if (!strcmp(what, "full-capture"))
-        full_in_capture();
-    else if (!strcmp(what, "capture-beside"))
-        capture_beside();
-    else if (!strcmp(what, "destroy"))
-        destroy_primary();
-    else if (!strcmp(what, "was-full"))
-        was_full();
-    else if (!strcmp(what, "waits"))
-        waits();
     else
         return 86;
     return 0;

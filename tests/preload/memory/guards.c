@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "tests/common/device.h"
+#include "tests/common/parts.h"
 #include "tests/common/say.h"
 
 static CUdeviceptr allocate(size_t bytes)
@@ -465,10 +466,7 @@ static void threads_right(void)
     at_once();
 }
 
-static const struct {
-    const char *name;
-    void (*run)(void);
-} parts[] = {
+static const struct part parts[] = {
     {"behind", behind},
     {"behind-by-copy", behind_by_copy},
     {"before", before},
@@ -495,12 +493,8 @@ static const struct {
 int main(int argc, char **argv)
 {
     (void)device_open();
-    for (int i = 1; i < argc; i++) {
-        for (size_t k = 0; k < N_OF(parts); k++) {
-            if (!strcmp(argv[i], parts[k].name))
-                parts[k].run();
-        }
-    }
+    for (int i = 1; i < argc; i++)
+        (void)RUN_PART(parts, argv[i]);
     say("done");
     return 0;
 }

@@ -18,6 +18,7 @@
 
 #include "tests/common/chance.h"
 #include "tests/common/device.h"
+#include "tests/common/parts.h"
 #include "tests/common/say.h"
 
 #define KIB  ((size_t)1 << 10)
@@ -484,6 +485,14 @@ static void churn(void)
     }
 }
 
+static const struct part all[] = {
+    {"answers", answers},       {"sync", sync_memops},
+    {"sync-large", sync_large}, {"sync-in-capture", sync_in_capture},
+    {"contexts", contexts},     {"full", full},
+    {"parts", parts},           {"captures", captures},
+    {"async", async},           {"advice", advice},
+};
+
 int main(int argc, char **argv)
 {
     const char *part = argc > 1 ? argv[1] : "";
@@ -493,32 +502,14 @@ int main(int argc, char **argv)
     if (strcmp(part, "codes") != 0 &&
         strcmp(part, "cold") != 0) /* what that is told is of a process that has just begun */
         churn();
-    if (!strcmp(part, "answers"))
-        answers();
-    else if (!strcmp(part, "sync"))
-        sync_memops();
-    else if (!strcmp(part, "sync-large"))
-        sync_large();
-    else if (!strcmp(part, "sync-in-capture"))
-        sync_in_capture();
-    else if (!strcmp(part, "contexts"))
-        contexts();
-    else if (!strcmp(part, "full"))
-        full();
-    else if (!strcmp(part, "parts"))
-        parts();
-    else if (!strcmp(part, "captures"))
-        captures();
-    else if (!strcmp(part, "async"))
-        async();
-    else if (!strcmp(part, "threads"))
+    if (RUN_PART(all, part))
+        return 0;
+    if (!strcmp(part, "threads"))
         threads(n);
     else if (!strcmp(part, "codes"))
         codes(n);
     else if (!strcmp(part, "cold"))
         cold(n);
-    else if (!strcmp(part, "advice"))
-        advice();
     else
         mixed();
     return 0;

@@ -27,6 +27,7 @@
 #include <time.h>
 
 #include "tests/common/device.h"
+#include "tests/common/parts.h"
 #include "tests/common/say.h"
 
 #define BUSY_NS   3000000 /* the device is busy */
@@ -547,42 +548,31 @@ static void fork_child(void)
     say_child(child);
 }
 
+static const struct part parts[] = {
+    {"long", wait_long},       {"later", submit_later},      {"apart", leave_apart},
+    {"captures", capture},     {"beside", capture_beside},   {"refused", be_refused},
+    {"broken", break_context}, {"contexts", cross_contexts}, {"threads", wait_in_threads},
+    {"forks", fork_child},
+};
+
 int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "";
 
     begin();
+    if (RUN_PART(parts, what))
+        return 0;
     if (!strcmp(what, "kinds"))
         wait_in_every_way(1);
     else if (!strcmp(what, "many"))
         wait_in_every_way(TIMES);
-    else if (!strcmp(what, "long"))
-        wait_long();
-    else if (!strcmp(what, "later"))
-        submit_later();
-    else if (!strcmp(what, "apart"))
-        leave_apart();
-    else if (!strcmp(what, "captures"))
-        capture();
-    else if (!strcmp(what, "beside"))
-        capture_beside();
-    else if (!strcmp(what, "refused"))
-        be_refused();
-    else if (!strcmp(what, "broken"))
-        break_context();
     else if (!strcmp(what, "flags"))
         in_flags((unsigned)atoi(argv[2]));
-    else if (!strcmp(what, "contexts"))
-        cross_contexts();
     else if (!strcmp(what, "cancelled")) {
         cancel_in(wait_stream, "stream");
         cancel_in(wait_event, "event");
         cancel_in(wait_context, "context");
     } else if (!strcmp(what, "jumps"))
         jump_out_of(argv[2]);
-    else if (!strcmp(what, "threads"))
-        wait_in_threads();
-    else if (!strcmp(what, "forks"))
-        fork_child();
     return 0;
 }

@@ -52,6 +52,7 @@
 
 #include "interpose/api/allograft.h"
 #include "tests/common/device.h"
+#include "tests/common/parts.h"
 #include "tests/common/say.h"
 
 #define MIB       ((size_t)1 << 20)
@@ -1085,10 +1086,7 @@ static void hold(void)
 }
 
 /* What takes no arguments. */
-static const struct {
-    const char *name;
-    void (*run)(void);
-} alone[] = {
+static const struct part alone[] = {
     {"waits", waits},
     {"captured", captured},
     {"threads", threads},
@@ -1103,17 +1101,6 @@ static const struct {
     {"room", place_without_room},
 };
 
-/* False: it is none of them. */
-static bool run_alone(const char *what)
-{
-    for (unsigned i = 0; i < sizeof(alone) / sizeof(alone[0]); i++)
-        if (!strcmp(what, alone[i].name)) {
-            alone[i].run();
-            return true;
-        }
-    return false;
-}
-
 int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "";
@@ -1122,7 +1109,7 @@ int main(int argc, char **argv)
     if (!strcmp(what, "exit"))
         OK(atexit(give_context_back)); /* before the driver's own: runs after it */
     opened = device_open();
-    if (run_alone(what))
+    if (RUN_PART(alone, what))
         return 0;
     if (!strcmp(what, "blocks"))
         blocks(opened);

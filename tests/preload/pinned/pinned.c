@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "tests/common/device.h"
+#include "tests/common/parts.h"
 #include "tests/common/say.h"
 
 #define WORDS 1000
@@ -722,6 +723,12 @@ static void room(void)
     SAY_CODE("managed", cuMemAllocManaged(&managed, BYTES, CU_MEM_ATTACH_GLOBAL));
 }
 
+static const struct part parts[] = {
+    {"answers", answers},  {"early", early}, {"contexts", contexts}, {"apart", apart},
+    {"capture", captures}, {"large", large}, {"hold", hold},         {"eased", eased},
+    {"pairs", pairs},      {"idle", idle},   {"last", last},         {"fork", forks},
+};
+
 int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "answers";
@@ -730,38 +737,16 @@ int main(int argc, char **argv)
     if (!strcmp(what, "crowd"))
         get_crowded();
     context = device_open();
-    if (!strcmp(what, "answers"))
-        answers();
-    else if (!strcmp(what, "wait"))
+    if (RUN_PART(parts, what))
+        return 0;
+    if (!strcmp(what, "wait"))
         wait_of_free(iterations);
-    else if (!strcmp(what, "early"))
-        early();
-    else if (!strcmp(what, "contexts"))
-        contexts();
-    else if (!strcmp(what, "apart"))
-        apart();
-    else if (!strcmp(what, "capture"))
-        captures();
     else if (!strcmp(what, "broken"))
         broken(argc == 2);
     else if (!strcmp(what, "cold"))
         cold(iterations);
-    else if (!strcmp(what, "large"))
-        large();
-    else if (!strcmp(what, "hold"))
-        hold();
-    else if (!strcmp(what, "eased"))
-        eased();
-    else if (!strcmp(what, "pairs"))
-        pairs();
-    else if (!strcmp(what, "idle"))
-        idle();
     else if (!strcmp(what, "threads") || !strcmp(what, "crowd"))
         threads(iterations, *what == 'c');
-    else if (!strcmp(what, "last"))
-        last();
-    else if (!strcmp(what, "fork"))
-        forks();
     else
         room();
     return 0;

@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 
 #include "tests/common/device.h"
+#include "tests/common/parts.h"
 #include "tests/common/say.h"
 
 #define MIB ((size_t)1 << 20)
@@ -682,40 +683,30 @@ static bool lives_in_little_room(const char *way)
     return true;
 }
 
+static const struct part parts[] = {
+    {"wait", wait_for_input},
+    {"exec_fails_killed", killed_after_exec_failed},
+    {"broken", broken},
+    {"broken_reset", broken_and_reset},
+    {"launched", launched},
+    {"launched_after", launched_after},
+    {"looked_up", looked_up},
+    {"kernel_launched", kernel_launched},
+    {"unloaded_launched", unloaded_launched},
+    {"threads_end", threads_end},
+    {"plug_in", plug_in},
+    {"frees_late", frees_late},
+    {"frees_at_exit", frees_at_exit},
+};
+
 int main(int argc, char **argv)
 {
     const char *way = argc > 1 ? argv[1] : "";
 
-    if (lives_as_child(way) || lives_in_little_room(way))
+    if (lives_as_child(way) || lives_in_little_room(way) || RUN_PART(parts, way))
         return 3;
     if (!strcmp(way, "full_folder") && argc > 2)
         in_full_folder(argv[2]);
-    else if (!strcmp(way, "wait"))
-        wait_for_input();
-    else if (!strcmp(way, "exec_fails_killed"))
-        killed_after_exec_failed();
-    else if (!strcmp(way, "broken"))
-        broken();
-    else if (!strcmp(way, "broken_reset"))
-        broken_and_reset();
-    else if (!strcmp(way, "launched"))
-        launched();
-    else if (!strcmp(way, "launched_after"))
-        launched_after();
-    else if (!strcmp(way, "looked_up"))
-        looked_up();
-    else if (!strcmp(way, "kernel_launched"))
-        kernel_launched();
-    else if (!strcmp(way, "unloaded_launched"))
-        unloaded_launched();
-    else if (!strcmp(way, "threads_end"))
-        threads_end();
-    else if (!strcmp(way, "plug_in"))
-        plug_in();
-    else if (!strcmp(way, "frees_late"))
-        frees_late();
-    else if (!strcmp(way, "frees_at_exit"))
-        frees_at_exit();
     else
         return 97;
     return 3;

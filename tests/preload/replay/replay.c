@@ -13,6 +13,7 @@
 
 #include "tests/common/device.h"
 #include "tests/common/kernel_words.h"
+#include "tests/common/parts.h"
 #include "tests/common/say.h"
 #include "tests/preload/replay/replay.h"
 
@@ -1487,10 +1488,7 @@ static void clustered(void)
 
 /* ---- which ---- */
 
-static const struct {
-    const char *name;
-    void (*run)(void);
-} parts[] = {
+static const struct part parts[] = {
     {"exactly", exactly},
     {"diverging", diverging},
     {"uploads", uploads},
@@ -1536,10 +1534,7 @@ int main(int argc, char **argv)
     const char *part = argc > 1 ? argv[1] : "", *more = argc > 2 ? argv[2] : "";
 
     begin();
-    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
-        if (strcmp(part, parts[i].name) != 0)
-            continue;
-        parts[i].run();
+    if (RUN_PART(parts, part)) {
         say("violations: %u", sim_violations());
         return 3;
     }
