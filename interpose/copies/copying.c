@@ -15,6 +15,8 @@
 #include <unistd.h>
 
 #include "graph/record/box.h"
+#include "interpose/copies/crew.h"
+#include "interpose/copies/move.h"
 #include "interpose/copies/reach.h"
 #include "interpose/copies/slots.h"
 #include "interpose/copies/transfer.h"
@@ -39,9 +41,9 @@
 #define LEAST_ROOM      8u /* times the slots: memory that is left for others */
 #define LOOK_AROUND_NS  10000000u
 #define LONGEST_ALONE   16u                 /* times that, where the caller was alone each time */
-#define MANY_PAGES      ((size_t)256 << 20) /* of a copy to the host, which may have none of them */
+#define MANY_PAGES      ((size_t)256 << 20) /* of a copy to the host, where they are not there */
 #define LEAST_ROW       ((size_t)64 << 10)
-#define SLOTS_NS        12000000u /* what a ring takes to make, with its threads (H100) */
+#define SLOTS_NS        8000000u /* what a ring takes to make at most, with its threads (H100) */
 #define END_WAIT_NS     1000000000u
 #define SHORT_NS        30000u /* less than the upload before, the crew's, has saved */
 #define LONGEST_REST    255u
@@ -231,15 +233,16 @@ static struct ag_slots *slots_for(struct attempt *attempt, size_t bytes)
     return slots;
 }
 
-/* May all slots be used in the order of this stream? Not where they are in use for another, which
- * may wait for something that the program does after this call. */
+/* Are all slots free, or in use for this stream, before whose work is done this copy cannot be made
+ * either? Where they are in use for another, that may wait for something that the program does
+ * after this call. */
 static bool are_slots_free(struct ag_slots *slots, const struct attempt *attempt)
 {
     CUresult result = ag_slots_look(slots);
 
     return result == CUDA_SUCCESS ||
            (result == CUDA_ERROR_NOT_READY && slots->stream == attempt->transfer.stream &&
-            slots->thread == attempt->thread);
+            slots->thread == attempt->thread && (attempt->is_queued || ag_slots_wait(slots)));
 }
 
 /* Is what is unfinished on the stream copies of ours, and next to nothing else? They go on as fast
@@ -287,6 +290,15 @@ static void note_upload(CUstream stream)
 static uint32_t pieces_wanted(void)
 {
     return 2 * (self.is_forced ? AG_CREW_SLOTS : ag_crew_size());
+}
+
+static uint32_t threads_for(const struct ag_transfer *transfer, size_t bytes)
+{
+    bool is_large = transfer->what.to_host
+                        ? !transfer->is_present && bytes >= MANY_PAGES
+                        : transfer->pieces > AG_CREW_SLOTS && ag_move_can_share();
+
+    return is_large ? ag_crew_size_large() : ag_crew_size();
 }
 
 static size_t least_piece(bool to_host)
@@ -348,12 +360,10 @@ static enum ag_worth weigh(struct attempt *attempt, struct ag_slots *slots, size
  * device; but then its first piece has not arrived. */
 static void see_whether_begun(struct attempt *attempt, struct ag_slots *slots, size_t bytes)
 {
-    uint64_t first = slots->used - attempt->transfer.pieces;
-
-    if (bytes <= UNWAITED_BYTES || slots->finished > first)
+    if (bytes <= UNWAITED_BYTES || slots->finished)
         return;
-    if (ag_slots_look(slots) == CUDA_ERROR_NOT_READY && slots->finished <= first)
-        attempt->begun = ag_slots_event(slots, first);
+    if (ag_slots_look(slots) == CUDA_ERROR_NOT_READY && !slots->finished)
+        attempt->begun = ag_slots_event(slots, 0);
 }
 
 /* True: the copy was made. */
@@ -367,16 +377,14 @@ static bool copy_claimed(struct attempt *attempt)
 
     if (!slots)
         return false;
-    attempt->transfer.threads =
-        what->to_host && bytes >= MANY_PAGES ? ag_crew_size_for_pages() : ag_crew_size();
-    if (!ag_transfer_plan(&attempt->transfer, pieces_wanted(), least_piece(what->to_host)))
-        return false;
     worth = weigh(attempt, slots, bytes);
     from_ns = ag_clock_ns();
     if (worth == AG_WORTH_TIMED)
         attempt->copying->from_ns = from_ns;
-    if (worth != AG_WORTH_CREW)
+    if (worth != AG_WORTH_CREW ||
+        !ag_transfer_plan(&attempt->transfer, pieces_wanted(), least_piece(what->to_host)))
         return false;
+    attempt->transfer.threads = threads_for(&attempt->transfer, bytes);
     slots->stream = attempt->transfer.stream;
     slots->thread = attempt->thread;
     attempt->copying->result = ag_transfer_run(&attempt->transfer, slots);

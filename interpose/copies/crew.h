@@ -14,8 +14,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define AG_CREW_MOST  64u /* threads, the caller's included */
-#define AG_CREW_SLOTS 32u /* pieces that can be under way at a time */
+#define AG_CREW_MOST  64u  /* threads, the caller's included */
+#define AG_CREW_SLOTS 128u /* pieces that can be under way at a time */
 
 /* Pieces are numbered from 0. Only its owner, the thread that opened it, changes what is no
  * atomic, and that before. */
@@ -37,8 +37,8 @@ enum ag_crew_piece { AG_CREW_UNDER_WAY, AG_CREW_MOVED, AG_CREW_LEFT };
  * processors of the process allow. At least 1. No thread is started. */
 void ag_crew_configure(uint32_t wanted);
 uint32_t ag_crew_size(void);
-/* How many it may have where the kernel has to make pages for what is copied: not fewer. */
-uint32_t ag_crew_size_for_pages(void);
+/* How many it may have where their own rate, not the bus, bounds a large copy: not fewer. */
+uint32_t ag_crew_size_large(void);
 /* Counts them anew: no more than the calling thread's affinity allows now, nor than there are idle
  * processors. Only for whoever has claimed the crew. */
 void ag_crew_look_around(void);

@@ -28,6 +28,7 @@
 #include "interpose/core/base/threads/once.h"
 
 #define MOST_PAGES 1024u
+#define SAMPLES    8u
 
 /* struct procmap_query of linux/fs.h, which older headers lack. */
 struct mapping {
@@ -123,4 +124,26 @@ bool ag_reach_is_present(const struct ag_reach *reach, const void *memory, size_
         at = part_end;
     }
     return at >= end;
+}
+
+bool ag_reach_may_touch(const struct ag_reach *reach)
+{
+    bool may = true;
+
+    for (unsigned i = 0; i < reach->n && may; i++)
+        may = ag_reach_get((const void *)reach->parts[i].begin, 1, reach->for_writing);
+    return may;
+}
+
+bool ag_reach_seems_present(const void *memory, size_t bytes)
+{
+    uintptr_t page = page_size(), at;
+    unsigned char is_there = 1;
+
+    for (size_t i = 0; i < SAMPLES && is_there & 1; i++) {
+        at = ((uintptr_t)memory + bytes / SAMPLES * i) & ~(page - 1);
+        if (mincore((void *)at, page, &is_there))
+            is_there = 0;
+    }
+    return is_there & 1;
 }

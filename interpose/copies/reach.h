@@ -24,6 +24,11 @@ void ag_reach_look(struct ag_reach *ret, const void *memory, size_t bytes, bool 
 /* Does this memory lie in plain parts, are all its pages there, and may this thread touch them?
  * Takes a tenth of the time of ag_reach_get(). Changes errno. */
 bool ag_reach_is_present(const struct ag_reach *reach, const void *memory, size_t bytes);
+/* May this thread touch those parts, as far as the rights to them go? Changes errno. */
+bool ag_reach_may_touch(const struct ag_reach *reach);
+/* Are the pages there, as far as a few of them say? Nobody checks that they may be touched. Changes
+ * errno. */
+bool ag_reach_seems_present(const void *memory, size_t bytes);
 /* Gets the pages of `bytes` at `memory`, for reading or for writing. False: some cannot be touched,
  * or not in that way; then whoever touches them faults, which must be the thread that the program
  * called from. Changes errno. */

@@ -16,8 +16,9 @@
 #include "interpose/core/driver/driver.h"
 #include "policy/contexts/context.h"
 
-#define NEXT_NS     2000000u /* what a slot takes to cross the bus, many times over */
-#define LEAST_LOOKS 256u     /* the thread may not have run meanwhile */
+#define PAGES_BYTES ((size_t)2 << 20) /* that are touched at a time: a huge page */
+#define NEXT_NS     2000000u          /* what a batch takes to cross the bus, many times over */
+#define LEAST_LOOKS 256u              /* the thread may not have run meanwhile */
 
 static struct ag_slots rings[AG_MAX_CONTEXTS];
 
@@ -32,7 +33,7 @@ struct ag_slots *ag_slots_find(const struct ag_context *context)
 
 /* --- making one --- */
 
-/* A job of the crew: each piece gets the pages of a slot. */
+/* A job of the crew: each piece gets some pages of a ring. */
 struct first_touch {
     struct ag_crew_job job;
     const unsigned char *memory;
@@ -42,17 +43,17 @@ static bool touch_piece(const struct ag_crew_job *job, uint32_t piece)
 {
     const struct first_touch *touch = (const struct first_touch *)(const void *)job;
 
-    (void)ag_reach_get(touch->memory + piece * AG_SLOT_BYTES, AG_SLOT_BYTES, true);
+    (void)ag_reach_get(touch->memory + piece * PAGES_BYTES, PAGES_BYTES, true);
     return true;
 }
 
 static void touch_pages(const unsigned char *memory, uint32_t n)
 {
-    struct first_touch touch = {.job = {.move = touch_piece, .end = AG_CREW_SLOTS},
+    struct first_touch touch = {.job = {.move = touch_piece, .end = AG_SLOTS_BYTES / PAGES_BYTES},
                                 .memory = memory};
 
     ag_crew_open(&touch.job, n);
-    ag_crew_ready(&touch.job, AG_CREW_SLOTS);
+    ag_crew_ready(&touch.job, touch.job.end);
     while (ag_crew_move_one(&touch.job))
         ;
     ag_crew_close(&touch.job);
@@ -105,7 +106,7 @@ struct ag_slots *ag_slots_make(const struct ag_context *context, uint32_t n)
         ring->memory = map_memory(n);
     if (!ring->memory || !pin(ring))
         return NULL;
-    ring->used = ring->finished = 0;
+    ring->used = ring->finished = ring->batches = ring->n = 0;
     ring->stream = NULL;
     ring->is_broken = false;
     ring->context = context;
@@ -114,21 +115,51 @@ struct ag_slots *ag_slots_make(const struct ag_context *context, uint32_t n)
 
 /* --- using it --- */
 
+/* A copy that needs not all slots gets those after the last one's. Where that was from a device,
+ * processors still have its lines, and the device would have to take them away from each. */
+void ag_slots_cut(struct ag_slots *slots, size_t slot_bytes, uint32_t pieces)
+{
+    size_t most = AG_SLOTS_BYTES / slot_bytes;
+    uint32_t n = most < AG_CREW_SLOTS ? (uint32_t)most : AG_CREW_SLOTS;
+    size_t begin = slots->begin + slots->n * slots->slot_bytes;
+
+    if (pieces > n || begin + pieces * slot_bytes > AG_SLOTS_BYTES)
+        begin = 0;
+    slots->begin = begin;
+    slots->slot_bytes = slot_bytes;
+    slots->n = pieces < n ? pieces : n;
+    slots->used = slots->finished = slots->batches = 0;
+}
+
+CUresult ag_slots_submitted(struct ag_slots *slots, uint32_t n, CUstream stream)
+{
+    uint32_t first = slots->used;
+
+    slots->used += n;
+    slots->ends[first % slots->n] = slots->used;
+    slots->last = first;
+    slots->batches++;
+    return ag_cu.cuEventRecord(ag_slots_event(slots, first), stream);
+}
+
 CUresult ag_slots_look(struct ag_slots *slots)
 {
     CUresult result = CUDA_SUCCESS;
 
     while (slots->finished < slots->used && result == CUDA_SUCCESS) {
         result = ag_cu.cuEventQuery(ag_slots_event(slots, slots->finished));
-        if (result == CUDA_SUCCESS)
-            slots->finished++;
+        if (result == CUDA_SUCCESS) {
+            slots->finished = slots->ends[slots->finished % slots->n];
+            slots->batches--;
+        }
     }
     return result;
 }
 
 bool ag_slots_wait(struct ag_slots *slots)
 {
-    uint64_t seen = slots->finished, until = ag_clock_after(NEXT_NS);
+    uint64_t until = ag_clock_after(NEXT_NS);
+    uint32_t seen = slots->finished;
     struct ag_wait wait = {0};
     unsigned looks = 0;
     CUresult result;

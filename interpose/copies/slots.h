@@ -10,17 +10,23 @@
 #include "interpose/copies/crew.h"
 #include "interpose/core/driver/abi.h"
 
-#define AG_SLOT_BYTES  ((size_t)2 << 20)
-#define AG_SLOTS_BYTES ((size_t)AG_CREW_SLOTS * AG_SLOT_BYTES) /* of one ring */
+#define AG_SLOTS_BYTES ((size_t)64 << 20) /* of one ring */
 
 struct ag_context;
 
-/* Slots are used in turns, and are numbered on: a use `i` is of slot i % AG_CREW_SLOTS. */
+/* A copy cuts the memory into slots of the size of its pieces. They are used in turns, and are
+ * numbered on: a use `i` is of slot i % n. What is submitted at once is a batch: uses that follow
+ * one another, and whose memory does. */
 struct ag_slots {
     const struct ag_context *context; /* NULL: the ring may be another context's */
     unsigned char *memory;            /* stays mapped for ever; NULL: the ring has none yet */
-    CUevent done[AG_CREW_SLOTS];      /* what was submitted of the slot's last use is done */
-    uint64_t used, finished;          /* uses begun, and those that are known to be done */
+    size_t begin, slot_bytes;         /* where in it the first slot is, and how large each is */
+    uint32_t n;                       /* slots */
+    CUevent done[AG_CREW_SLOTS];      /* the batch that begins with the slot's last use is done */
+    uint32_t ends[AG_CREW_SLOTS];     /* the use after it */
+    uint32_t used, finished;          /* uses begun, and those that are known to be done */
+    uint32_t last;                    /* the use that the last batch begins with */
+    uint32_t batches;                 /* that are not known to be done */
     CUstream stream;                  /* the last use's, and its thread where each has its own */
     int thread;
     bool is_broken; /* it is not known when its slots are free */
@@ -32,14 +38,20 @@ struct ag_slots *ag_slots_find(const struct ag_context *context);
  * there is no memory, or the driver pins none. */
 struct ag_slots *ag_slots_make(const struct ag_context *context, uint32_t n);
 /* Where use `number` has its bytes. */
-static inline unsigned char *ag_slots_memory(const struct ag_slots *slots, uint64_t number)
+static inline unsigned char *ag_slots_memory(const struct ag_slots *slots, uint32_t number)
 {
-    return slots->memory + number % AG_CREW_SLOTS * AG_SLOT_BYTES;
+    return slots->memory + slots->begin + number % slots->n * slots->slot_bytes;
 }
-static inline CUevent ag_slots_event(const struct ag_slots *slots, uint64_t number)
+/* The event of the batch that begins with use `number`. */
+static inline CUevent ag_slots_event(const struct ag_slots *slots, uint32_t number)
 {
-    return slots->done[number % AG_CREW_SLOTS];
+    return slots->done[number % slots->n];
 }
+/* Cuts slots for so many pieces from the memory of a ring whose uses are all done; the new ones
+ * begin with 0. */
+void ag_slots_cut(struct ag_slots *slots, size_t slot_bytes, uint32_t pieces);
+/* The next `n` uses, a batch, have been submitted to the stream. What the driver says of that. */
+CUresult ag_slots_submitted(struct ag_slots *slots, uint32_t n, CUstream stream);
 /* Counts the uses that are done, in their order. What the driver said of the first that is not, or
  * CUDA_SUCCESS: all are. */
 CUresult ag_slots_look(struct ag_slots *slots);

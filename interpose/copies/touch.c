@@ -65,7 +65,7 @@ static bool touch_claimed(char *memory, size_t bytes, size_t piece_bytes)
     bool touched = true;
 
     it.memory = memory;
-    (void)ag_crew_open(&it.job, ag_crew_size_for_pages());
+    (void)ag_crew_open(&it.job, ag_crew_size_large());
     while (ag_crew_move_one(&it.job))
         ;
     ag_crew_close(&it.job);

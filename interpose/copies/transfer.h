@@ -29,14 +29,16 @@ struct ag_transfer {
     CUstream stream; /* as the driver is to get it */
     bool waits;      /* the call returns when the bytes have arrived */
     uint32_t threads, pieces;
-    size_t piece_bytes; /* at most AG_SLOT_BYTES */
+    size_t piece_bytes;
+    bool is_present; /* the pages of the host's memory seem to be there */
 };
 
 /* Chooses the size of pieces, of which there are to be at most `wanted` if none is smaller than
- * `least_piece` or larger than a slot, and counts them. False: they are too many to be counted. */
+ * `least_piece` or too large, and counts them. False: they are too many to be counted. Changes
+ * errno. */
 bool ag_transfer_plan(struct ag_transfer *transfer, uint32_t wanted, size_t least_piece);
 /* Copies. The caller has claimed the crew, no capture is open, the context of `slots` is current,
- * and its earlier uses are finished or of the same stream. What the driver refused, or
+ * and its earlier uses are done. What the driver refused, or
  * CUDA_SUCCESS; in any case no thread of ours reads or writes the program's memory any more. */
 CUresult ag_transfer_run(const struct ag_transfer *transfer, struct ag_slots *slots);
 

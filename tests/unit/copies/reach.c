@@ -99,11 +99,27 @@ static void what_is_present(void)
     CHECK(ag_reach_is_present(&reach, memory + 5, 2 * PAGE - 5));
     CHECK(!ag_reach_is_present(&reach, memory, 4 * PAGE));
     CHECK(ag_reach_get(memory, 8 * PAGE, true) && ag_reach_is_present(&reach, memory, 8 * PAGE));
+    CHECK(ag_reach_may_touch(&reach));
     OK(mprotect(memory, PAGE, PROT_NONE));
-    CHECK(!ag_reach_is_present(&reach, memory, PAGE));
+    CHECK(!ag_reach_is_present(&reach, memory, PAGE) && !ag_reach_may_touch(&reach));
     ag_reach_look(&reach, large, 2048 * PAGE, true);
     CHECK(ag_reach_get(large, 2048 * PAGE, true));
     CHECK(!ag_reach_is_present(&reach, large, 2048 * PAGE)); /* more than is asked at a time */
+}
+
+/* A few of many pages are asked about, and nothing comes of it. */
+static void what_seems_present(void)
+{
+    unsigned char *memory = map(1024, MAP_PRIVATE);
+
+    CHECK(!ag_reach_seems_present(memory, 1024 * PAGE));
+    CHECK(!ag_reach_seems_present(memory, 1024 * PAGE));
+    CHECK(ag_reach_get(memory, 512 * PAGE, true));
+    CHECK(ag_reach_seems_present(memory + 5, 512 * PAGE - 5));
+    CHECK(!ag_reach_seems_present(memory, 1024 * PAGE));
+    CHECK(ag_reach_seems_present(memory + 3, 1));
+    OK(munmap(memory + 256 * PAGE, PAGE));
+    CHECK(!ag_reach_seems_present(memory, 512 * PAGE));
 }
 
 int main(void)
@@ -111,6 +127,7 @@ int main(void)
     if (!ag_reach_can())
         return 77; /* an older kernel, or an emulator */
     what_cannot_be_touched();
+    what_seems_present();
     if (can_look()) {
         what_is_plain();
         parts();
