@@ -15,7 +15,7 @@
 #include <stdint.h>
 
 #define AG_CREW_MOST  64u  /* threads, the caller's included */
-#define AG_CREW_SLOTS 128u /* pieces that can be under way at a time */
+#define AG_CREW_SLOTS 256u /* pieces that can be under way at a time */
 
 /* Pieces are numbered from 0. Only its owner, the thread that opened it, changes what is no
  * atomic, and that before. */

@@ -33,7 +33,8 @@
 
 /* Pieces are small where their pages are there. Else the kernel locks for each page a table that
  * all pages of 2 MiB share: then a piece has such a table to itself. */
-#define PIECE_BYTES ((size_t)256 << 10)
+#define BYTES_IN    ((size_t)128 << 10)
+#define BYTES_OUT   ((size_t)256 << 10)
 #define TABLE_BYTES ((size_t)2 << 20)
 #define LINE_BYTES  ((size_t)64) /* of a cache: no two threads write to the same */
 
@@ -74,12 +75,12 @@ bool ag_transfer_plan(struct ag_transfer *transfer, uint32_t wanted, size_t leas
 {
     const struct ag_copied *what = &transfer->what;
     size_t bytes = what->width * what->height * what->depth;
-    size_t piece = bytes / wanted, most, n;
+    size_t piece = bytes / wanted, most = what->to_host ? BYTES_OUT : BYTES_IN, n;
 
     transfer->is_present =
-        piece <= PIECE_BYTES ||
+        piece <= most ||
         ag_reach_seems_present((const void *)(uintptr_t)what->host, ag_copied_host_bytes(what));
-    most = transfer->is_present ? PIECE_BYTES : TABLE_BYTES;
+    most = transfer->is_present ? most : TABLE_BYTES;
     piece = piece > least_piece ? (piece + LINE_BYTES - 1) & ~(LINE_BYTES - 1) : least_piece;
     transfer->piece_bytes = piece < most ? piece : most;
     n = pieces_per_row(transfer);
@@ -289,7 +290,8 @@ static void open_crew(struct run *run)
 }
 
 /* Pieces before `ready` may be moved. The owner has time to see whether their pages are there,
- * which else would cost the others a tenth of theirs. Relaxed: the owner's own store. */
+ * which else would cost the others a tenth of theirs; what it has seen is moved meanwhile. Relaxed:
+ * the owner's own store. */
 static void let_move(struct run *run, uint32_t ready)
 {
     uint32_t present = atomic_load_explicit(&run->present, memory_order_relaxed);
@@ -307,6 +309,7 @@ static void let_move(struct run *run, uint32_t ready)
             break;
         present = end;
         atomic_store_explicit(&run->present, present, memory_order_release);
+        ag_crew_ready(&run->job, present);
     }
     ag_crew_ready(&run->job, ready);
 }
