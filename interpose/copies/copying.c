@@ -294,9 +294,8 @@ static uint32_t pieces_wanted(void)
 
 static uint32_t threads_for(const struct ag_transfer *transfer, size_t bytes)
 {
-    bool is_large = transfer->what.to_host
-                        ? !transfer->is_present && bytes >= MANY_PAGES
-                        : transfer->pieces > AG_CREW_SLOTS && ag_move_can_share();
+    bool is_large = transfer->what.to_host ? !transfer->is_present && bytes >= MANY_PAGES
+                                           : transfer->reuses_slots && ag_move_can_share();
 
     return is_large ? ag_crew_size_large() : ag_crew_size();
 }
@@ -318,16 +317,24 @@ static bool is_blocking(CUstream stream)
            !(flags & CU_STREAM_NON_BLOCKING);
 }
 
-/* May the stream, which is idle, have to wait for the legacy one? The call of an upload that is not
- * large returns meanwhile, and natively the next one waits: the driver has room for two pieces of
- * 1 MiB on a stream (H100). It counts its own. */
+/* Would the copy, on an idle stream, wait for work of the legacy one in a way that is not as
+ * natively? The call of an upload that is not large returns meanwhile, and natively the next one
+ * waits: the driver has room for two pieces of 1 MiB on a stream (H100). It counts its own. And
+ * where a piece has to have arrived before the next can be moved, the wait would be one with the
+ * crew claimed and no signal handled. */
+static bool minds_legacy(const struct ag_transfer *transfer, size_t bytes)
+{
+    bool waits_inside = transfer->waits || transfer->what.to_host || transfer->reuses_slots;
+
+    return waits_inside || (bytes <= UNWAITED_BYTES && bytes > COMMAND_BYTES);
+}
+
 static bool may_wait_for_legacy(const struct ag_transfer *transfer, size_t bytes)
 {
     bool is_idle;
 
-    if (transfer->waits || transfer->what.to_host || bytes > UNWAITED_BYTES ||
-        bytes <= COMMAND_BYTES || !transfer->stream || transfer->stream == CU_STREAM_LEGACY ||
-        !is_blocking(transfer->stream))
+    if (!minds_legacy(transfer, bytes) || !transfer->stream ||
+        transfer->stream == CU_STREAM_LEGACY || !is_blocking(transfer->stream))
         return false;
     if (!ag_capture_guard_enter())
         return true;
@@ -377,12 +384,13 @@ static bool copy_claimed(struct attempt *attempt)
 
     if (!slots)
         return false;
+    if (!ag_transfer_plan(&attempt->transfer, pieces_wanted(), least_piece(what->to_host)))
+        return false;
     worth = weigh(attempt, slots, bytes);
     from_ns = ag_clock_ns();
     if (worth == AG_WORTH_TIMED)
         attempt->copying->from_ns = from_ns;
-    if (worth != AG_WORTH_CREW ||
-        !ag_transfer_plan(&attempt->transfer, pieces_wanted(), least_piece(what->to_host)))
+    if (worth != AG_WORTH_CREW)
         return false;
     attempt->transfer.threads = threads_for(&attempt->transfer, bytes);
     slots->stream = attempt->transfer.stream;

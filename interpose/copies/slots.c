@@ -115,17 +115,24 @@ struct ag_slots *ag_slots_make(const struct ag_context *context, uint32_t n)
 
 /* --- using it --- */
 
+uint32_t ag_slots_most(size_t slot_bytes)
+{
+    size_t most = AG_SLOTS_BYTES / slot_bytes;
+
+    return most < AG_CREW_SLOTS ? (uint32_t)most : AG_CREW_SLOTS;
+}
+
 /* A copy that needs not all slots gets those after the last one's. Where that was from a device,
  * processors still have its lines, and the device would have to take them away from each. */
 void ag_slots_cut(struct ag_slots *slots, size_t slot_bytes, uint32_t pieces)
 {
-    size_t most = AG_SLOTS_BYTES / slot_bytes;
-    uint32_t n = most < AG_CREW_SLOTS ? (uint32_t)most : AG_CREW_SLOTS;
+    uint32_t n = ag_slots_most(slot_bytes);
     size_t begin = slots->begin + slots->n * slots->slot_bytes;
 
     if (pieces > n || begin + pieces * slot_bytes > AG_SLOTS_BYTES)
         begin = 0;
     slots->begin = begin;
+    slots->shift = (slots->shift + slots->used) % AG_CREW_SLOTS;
     slots->slot_bytes = slot_bytes;
     slots->n = pieces < n ? pieces : n;
     slots->used = slots->finished = slots->batches = 0;

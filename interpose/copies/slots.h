@@ -22,8 +22,10 @@ struct ag_slots {
     unsigned char *memory;            /* stays mapped for ever; NULL: the ring has none yet */
     size_t begin, slot_bytes;         /* where in it the first slot is, and how large each is */
     uint32_t n;                       /* slots */
-    CUevent done[AG_CREW_SLOTS];      /* the batch that begins with the slot's last use is done */
-    uint32_t ends[AG_CREW_SLOTS];     /* the use after it */
+    uint32_t shift;                   /* of events: how far a copy's begin after the one's before */
+    CUevent done[AG_CREW_SLOTS];      /* each: a batch is done */
+    uint32_t ends[AG_CREW_SLOTS];     /* by slot, where a batch begins with its last use: the use
+                                       * after the batch */
     uint32_t used, finished;          /* uses begun, and those that are known to be done */
     uint32_t last;                    /* the use that the last batch begins with */
     uint32_t batches;                 /* that are not known to be done */
@@ -42,11 +44,13 @@ static inline unsigned char *ag_slots_memory(const struct ag_slots *slots, uint3
 {
     return slots->memory + slots->begin + number % slots->n * slots->slot_bytes;
 }
-/* The event of the batch that begins with use `number`. */
+/* The event of the batch that begins with use `number`. It is not soon another copy's. */
 static inline CUevent ag_slots_event(const struct ag_slots *slots, uint32_t number)
 {
-    return slots->done[number % slots->n];
+    return slots->done[(slots->shift + number % slots->n) % AG_CREW_SLOTS];
 }
+/* How many slots of that size there are at most. */
+uint32_t ag_slots_most(size_t slot_bytes);
 /* Cuts slots for so many pieces from the memory of a ring whose uses are all done; the new ones
  * begin with 0. */
 void ag_slots_cut(struct ag_slots *slots, size_t slot_bytes, uint32_t pieces);

@@ -22,7 +22,8 @@
 /* The thread that makes a small copy moves pieces itself from the beginning, as the others take 20
  * to 50 us to wake up. During a large one the bus would run out of what is submitted: it takes one
  * only when nothing has come for long, as where others have the processors. */
-#define HELP_PIECES 32u   /* of a copy that is small */
+#define HELP_PIECES 32u /* of a copy that is small */
+#define HELP_BYTES  ((size_t)512 << 10)
 #define AHEAD       2u    /* batches that are submitted before the crew is woken */
 #define BETWEEN     2u    /* after that, before what has arrived is looked for and moved */
 #define HELP_AFTER  1500u /* turns; some 80 us */
@@ -32,11 +33,11 @@
 #define ON_THE_BUS  2u  /* batches; then the next one may grow */
 
 /* Pieces are small where their pages are there. Else the kernel locks for each page a table that
- * all pages of 2 MiB share: then a piece has such a table to itself. */
+ * all pages of 2 MiB share: then a piece of that size has such a table to itself. */
 #define BYTES_IN    ((size_t)128 << 10)
 #define BYTES_OUT   ((size_t)256 << 10)
 #define TABLE_BYTES ((size_t)2 << 20)
-#define LINE_BYTES  ((size_t)64) /* of a cache: no two threads write to the same */
+#define LINE_BYTES  ((size_t)64) /* of a cache: no two slots share one */
 
 struct run {
     struct ag_crew_job job; /* first: the crew knows only this */
@@ -81,12 +82,14 @@ bool ag_transfer_plan(struct ag_transfer *transfer, uint32_t wanted, size_t leas
         piece <= most ||
         ag_reach_seems_present((const void *)(uintptr_t)what->host, ag_copied_host_bytes(what));
     most = transfer->is_present ? most : TABLE_BYTES;
-    piece = piece > least_piece ? (piece + LINE_BYTES - 1) & ~(LINE_BYTES - 1) : least_piece;
+    piece = (piece > least_piece ? piece : least_piece) + LINE_BYTES - 1;
+    piece -= piece % LINE_BYTES;
     transfer->piece_bytes = piece < most ? piece : most;
     n = pieces_per_row(transfer);
     if (n > INT32_MAX / what->height / what->depth)
         return false;
     transfer->pieces = (uint32_t)(n * what->height * what->depth);
+    transfer->reuses_slots = transfer->pieces > ag_slots_most(transfer->piece_bytes);
     return true;
 }
 
@@ -142,7 +145,7 @@ static bool move_in(const struct ag_crew_job *job, uint32_t number)
 
     if (!reach_piece(run, number, piece))
         return false;
-    if (job->end > run->slots->n)
+    if (run->transfer->reuses_slots)
         ag_move_to_shared_cache(piece.slot, piece.host, piece.bytes);
     else
         ag_move_past_cache(piece.slot, piece.host, piece.bytes);
@@ -247,10 +250,15 @@ static CUresult wait_for_last(struct run *run)
     return result == CUDA_SUCCESS ? ag_slots_look(slots) : result;
 }
 
+static bool is_small(const struct ag_transfer *transfer)
+{
+    return transfer->pieces <= HELP_PIECES && transfer->piece_bytes <= HELP_BYTES;
+}
+
 /* Does a piece while others are under way; else waits for them. */
 static CUresult help_or_wait(struct run *run, bool others_move)
 {
-    bool helps = !others_move || run->helpers < 2 || run->job.end <= HELP_PIECES ||
+    bool helps = !others_move || run->helpers < 2 || is_small(run->transfer) ||
                  run->wait.turns >= HELP_AFTER;
 
     if (helps && ag_crew_move_one(&run->job)) {

@@ -30,7 +30,8 @@ struct ag_transfer {
     bool waits;      /* the call returns when the bytes have arrived */
     uint32_t threads, pieces;
     size_t piece_bytes;
-    bool is_present; /* the pages of the host's memory seem to be there */
+    bool is_present;   /* the pages of the host's memory seem to be there */
+    bool reuses_slots; /* there are more pieces than slots */
 };
 
 /* Chooses the size of pieces, of which there are to be at most `wanted` if none is smaller than

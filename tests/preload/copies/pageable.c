@@ -488,6 +488,48 @@ static void behind(void)
     }
 }
 
+static _Atomic uint32_t *released;
+
+static void release(int signal)
+{
+    (void)signal;
+    atomic_store(released, 1);
+}
+
+static void *signal_soon(void *thread)
+{
+    (void)usleep(20000);
+    CHECK(!pthread_kill(*(pthread_t *)thread, SIGUSR1));
+    return NULL;
+}
+
+/* The legacy stream's work ends once a handler has run in the thread whose call waits for it. */
+static void handled(void)
+{
+    size_t bytes = 4 * MIB;
+    unsigned char *host = malloc(bytes);
+    struct sigaction action = {.sa_handler = release};
+    pthread_t self = pthread_self(), other;
+    CUdeviceptr device;
+
+    (void)sigaction(SIGUSR1, &action, NULL);
+    OK(cuMemAllocHost((void **)&released, sizeof(*released)));
+    OK(cuMemAlloc(&device, bytes));
+    for (unsigned turn = 0; turn < 4; turn++) {
+        fill(host, bytes, turn / 2);
+        atomic_store(released, 0);
+        launch_spin(NULL, released);
+        CHECK(!pthread_create(&other, NULL, signal_soon, &self));
+        if (turn % 2 == 0)
+            OK(cuMemcpyHtoDAsync(device, host, bytes, blocking));
+        else
+            OK(cuMemcpyDtoHAsync(host, device, bytes, blocking));
+        CHECK(!pthread_join(other, NULL));
+        OK(cuCtxSynchronize());
+        say("turn %u: %zu wrong", turn, wrong(host, bytes, turn / 2));
+    }
+}
+
 /* Uploads one after the other, with no wait between them. */
 enum { ROW = 8, ROW_TARGETS = 3 };
 #define ROW_BYTES (8 * MIB)
@@ -620,6 +662,35 @@ static void legacy(void)
     beside_legacy(&beside, 2, 2 * MIB, CU_STREAM_PER_THREAD);
 }
 
+static unsigned char *map_anew(size_t bytes)
+{
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    CHECK(memory != MAP_FAILED);
+    return memory;
+}
+
+/* Nobody has touched the memory of the host, which begins and ends anywhere in a page. */
+static void untouched(void)
+{
+    size_t most = 140 * MIB, bytes = most - 20001, found = 0;
+    unsigned char *known = map_anew(most), *memory = map_anew(most) + 12345;
+    CUdeviceptr device;
+
+    fill(known, bytes, 3);
+    OK(cuMemAlloc(&device, bytes));
+    OK(cuMemcpyHtoD(device, known, bytes));
+    OK(cuMemcpyDtoH(memory, device, bytes));
+    say("out: the same %d; around it %d %d", !memcmp(memory, known, bytes), memory[-1],
+        memory[bytes]);
+    memory = map_anew(most) + 12345;
+    OK(cuMemcpyHtoD(device, memory, bytes));
+    OK(cuMemcpyDtoH(known, device, bytes));
+    for (size_t i = 0; i < bytes; i++)
+        found += known[i] != 0;
+    say("in: %zu wrong", found);
+}
+
 static void forks(void)
 {
     unsigned char host[PAGE];
@@ -723,24 +794,13 @@ static void much(void)
 }
 
 static const struct part parts[] = {
-    {"kinds", kinds},
-    {"rows", rows},
-    {"order", order},
-    {"threads", threads},
-    {"faults", faults},
-    {"signals", signals},
-    {"cancelled", cancelled},
-    {"contexts", contexts},
-    {"captures", captures},
-    {"behind", behind},
-    {"forks", forks},
-    {"errors", errors},
-    {"little", little},
-    {"much", much},
-    {"row", row},
-    {"kernels", row_with_kernels},
-    {"large", behind_large},
-    {"legacy", legacy},
+    {"kinds", kinds},         {"rows", rows},         {"order", order},
+    {"threads", threads},     {"faults", faults},     {"signals", signals},
+    {"cancelled", cancelled}, {"contexts", contexts}, {"captures", captures},
+    {"behind", behind},       {"handled", handled},   {"untouched", untouched},
+    {"forks", forks},         {"errors", errors},     {"little", little},
+    {"much", much},           {"row", row},           {"kernels", row_with_kernels},
+    {"large", behind_large},  {"legacy", legacy},
 };
 
 int main(int argc, char **argv)

@@ -71,6 +71,16 @@ class Pageable(Case):
     def test_behind_a_kernel_that_waits_for_the_program(self):
         self.crewed('behind', 3, seeds=SEEDS)
 
+    def test_a_handler_runs_while_the_legacy_stream_is_waited_for(self):
+        self.same([program('preload_pageable'), 'handled'], variants=VARIANTS)
+
+    @but_under_tsan
+    def test_memory_that_nobody_has_touched(self):
+        for variant, result in self.same([program('preload_pageable'), 'untouched'], variants=[SMALLEST, AUTO]):
+            # By default the first has to show that slots would gain; and whether they did, decides about the last.
+            least = 4 if variant == SMALLEST else 2
+            self.assertGreaterEqual(result.report()['copies']['crew'], least if REACHES else 0)
+
     @unittest.skipUnless(REACHES, 'an older kernel')
     def test_uploads_in_a_row_are_the_crews(self):
         for variant, result in self.same([program('preload_pageable'), 'row'], variants=[SMALLEST], seeds=SEEDS):
