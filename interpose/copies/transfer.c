@@ -79,7 +79,7 @@ bool ag_transfer_plan(struct ag_transfer *transfer, uint32_t wanted, size_t leas
     size_t piece = bytes / wanted, most = what->to_host ? BYTES_OUT : BYTES_IN, n;
 
     transfer->is_present =
-        piece <= most ||
+        piece <= BYTES_OUT || /* pages matter for larger ones alone */
         ag_reach_seems_present((const void *)(uintptr_t)what->host, ag_copied_host_bytes(what));
     most = transfer->is_present ? most : TABLE_BYTES;
     piece = (piece > least_piece ? piece : least_piece) + LINE_BYTES - 1;
@@ -437,7 +437,7 @@ static uint32_t batch_of(const struct ag_transfer *transfer)
 static bool is_looked_at(const struct ag_transfer *transfer)
 {
     return transfer->what.height == 1 && transfer->what.depth == 1 &&
-           (!transfer->what.to_host || transfer->pieces > HELP_PIECES);
+           (!transfer->what.to_host || !is_small(transfer));
 }
 
 static uint64_t runs; /* counted by whoever has the crew */

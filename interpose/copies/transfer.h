@@ -39,8 +39,8 @@ struct ag_transfer {
  * errno. */
 bool ag_transfer_plan(struct ag_transfer *transfer, uint32_t wanted, size_t least_piece);
 /* Copies. The caller has claimed the crew, no capture is open, the context of `slots` is current,
- * and its earlier uses are done. What the driver refused, or
- * CUDA_SUCCESS; in any case no thread of ours reads or writes the program's memory any more. */
+ * and its earlier uses are done. What the driver refused, or CUDA_SUCCESS; in any case no thread of
+ * ours reads or writes the program's memory any more. */
 CUresult ag_transfer_run(const struct ag_transfer *transfer, struct ag_slots *slots);
 
 #endif
