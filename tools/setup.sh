@@ -103,6 +103,8 @@ setup_tools() {
     command -v pkg-config >/dev/null 2>&1 || missing+=(pkg-config)
     command -v readelf >/dev/null 2>&1 || missing+=(binutils)
     [ ${#missing[@]} -eq 0 ] || setup_apt "${missing[@]}"
+    # The python3 of a version manager is a script that takes ten times as long to start as Python itself does.
+    PATH=$(dirname "$(python3 -c 'import sys; print(sys.executable)')"):$PATH
 }
 
 setup_clang() {

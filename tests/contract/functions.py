@@ -49,7 +49,8 @@ def functions(text):
 def bodies(text, first_line, parameters):
     """(name, line, lines) of each function in flat text; parameters: those of the macro that the text is of."""
     depth, parentheses, head_start, opened, name = 0, 0, 0, 0, None
-    for at, char in enumerate(text):
+    for sign in re.finditer('[(){};]', text):
+        at, char = sign.start(), sign.group()
         parentheses += {'(': 1, ')': -1}.get(char, 0)
         if char == '{':
             if depth == 0:
