@@ -573,7 +573,7 @@ class Page(JobTest):
 
     def test_thinning_keeps_every_peak(self):
         generator, live, level, peaks = random.Random(1), [], [0, 0], [0, 0, 0]
-        events = b""
+        events = bytearray()
         def event(kind, ticks, address, size, placement):
             return struct.pack("<6QIIBBhHH", ticks, 1, address, size, 0, 64, 1, 0, kind, placement, 0, 0, 0)
         for i in range(20000):
