@@ -14,6 +14,11 @@
 #include <unistd.h>
 
 #define UNIT 512u
+#define HUGE ((size_t)2 << 20) /* a huge page; also what addresses of devices are aligned to */
+
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25 /* since Linux 6.1 */
+#endif
 
 struct range {
     uint64_t at, bytes;
@@ -49,6 +54,15 @@ static void erase(struct arena *arena, size_t i)
     memmove(&arena->free[i], &arena->free[i + 1], (arena->n_free - i) * sizeof(arena->free[0]));
 }
 
+/* Addresses of which the first is a multiple of HUGE, or NULL. */
+static unsigned char *reserve(size_t bytes)
+{
+    unsigned char *addresses =
+        mmap(NULL, bytes + HUGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+    return addresses == MAP_FAILED ? NULL : addresses + -(uintptr_t)addresses % HUGE;
+}
+
 static struct arena *arena_of(int device)
 {
     struct arena *arena = &arenas[device];
@@ -57,22 +71,21 @@ static struct arena *arena_of(int device)
         return arena;
     arena->bytes =
         ((uint64_t)sim_settings()->memory_bytes * 4 + ((uint64_t)32 << 30)) & ~(uint64_t)0x1fffff;
-    void *addresses = mmap(NULL, arena->bytes + (2 << 20), PROT_NONE,
-                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    unsigned char *addresses = reserve(arena->bytes), *shadow = reserve(arena->bytes);
     char name[32];
     (void)snprintf(name, sizeof(name), "sim-card-%d", device);
     arena->fd = memfd_create(name, MFD_CLOEXEC);
-    if (addresses == MAP_FAILED || arena->fd < 0 || ftruncate(arena->fd, (off_t)arena->bytes)) {
+    if (!addresses || !shadow || arena->fd < 0 || ftruncate(arena->fd, (off_t)arena->bytes)) {
         fprintf(stderr, "sim: no address space for device %d: %s\n", device, strerror(errno));
         abort();
     }
-    arena->shadow =
-        mmap(NULL, arena->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, arena->fd, 0);
+    arena->shadow = mmap(shadow, arena->bytes, PROT_READ | PROT_WRITE,
+                         MAP_SHARED | MAP_NORESERVE | MAP_FIXED, arena->fd, 0);
     if (arena->shadow == MAP_FAILED) {
         fprintf(stderr, "sim: cannot map the memory of device %d: %s\n", device, strerror(errno));
         abort();
     }
-    arena->base = ((uintptr_t)addresses + 0x1fffff) & ~(uint64_t)0x1fffff;
+    arena->base = (uintptr_t)addresses;
     insert(arena, 0, (struct range){arena->base, arena->bytes});
     return arena;
 }
@@ -170,6 +183,31 @@ bool sim_arena_has(uint64_t address, int *ret_device)
         return true;
     }
     return false;
+}
+
+static bool is_shadow(const unsigned char *bytes)
+{
+    for (int i = 0; i < SIM_MAX_DEVICES; i++) {
+        if (arenas[i].base && bytes - arenas[i].shadow >= 0 &&
+            (uint64_t)(bytes - arenas[i].shadow) < arenas[i].bytes)
+            return true;
+    }
+    return false;
+}
+
+/* A huge page comes from what is there of it, which must be something. */
+void sim_arena_gather(unsigned char *bytes, size_t n)
+{
+    static bool is_refused;
+    size_t before = -(uintptr_t)bytes % HUGE;
+
+    if (n < before + HUGE || is_refused || !is_shadow(bytes))
+        return;
+    n = (n - before) / HUGE * HUGE;
+    bytes += before;
+    for (size_t at = 0; at < n; at += HUGE)
+        (void)*(volatile unsigned char *)(bytes + at);
+    is_refused = madvise(bytes, n, MADV_COLLAPSE) != 0;
 }
 
 void sim_arena_zero(int device, uint64_t address, size_t bytes)

@@ -217,6 +217,8 @@ unsigned char *sim_check(struct sim_op *op, uint64_t address, size_t bytes, bool
         unsigned char *at = check_block(op, block, address, part, write, kernel);
         if (!at)
             return NULL;
+        if (write)
+            sim_arena_gather(at, part);
         first = first ? first : at;
         address += part;
         bytes -= part;
