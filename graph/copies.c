@@ -11,6 +11,8 @@
 #include "graph/replayer.h"
 #include "graph/stream.h"
 
+#define COMMAND_BYTES ((uint64_t)64 << 10) /* of an upload that is read into a command (H100) */
+
 static _Atomic bool some_are_synchronous;
 
 void ag_copies_note_synchronous(void)
@@ -41,6 +43,22 @@ static bool can_record(enum ag_copy_way way, enum ag_memory to, enum ag_memory f
     }
 }
 
+/* Could the native call of such an upload, or of a later one, wait for other work of the stream? It
+ * does while two pieces of 1 MiB are under way there (R1052), and a program may read what that work
+ * wrote once the call is back. The driver does not count what is withheld. So nothing but such
+ * uploads may be before it on the stream. */
+static bool upload_may_wait(struct ag_stream *stream, uint64_t bytes)
+{
+    struct ag_segment *segment = &stream->segment;
+
+    if (bytes <= COMMAND_BYTES)
+        return false;
+    if (segment->n_ops ? segment->n_uploads != segment->n_ops : !ag_segment_is_idle(stream))
+        return true;
+    segment->n_uploads++;
+    return false;
+}
+
 bool ag_copies_line(struct ag_stream *stream, enum ag_copy_way way, uint64_t to, uint64_t from,
                     uint64_t bytes)
 {
@@ -57,6 +75,8 @@ bool ag_copies_line(struct ag_stream *stream, enum ag_copy_way way, uint64_t to,
         struct ag_ring *ring = ag_segment_ring(stream);
         const void *from_host = (const void *)(uintptr_t)from, *slot;
 
+        if (upload_may_wait(stream, bytes))
+            return ag_replay_pass(stream, AG_FLUSH_COPY);
         slot = ring ? ag_ring_put(ring, &stream->segment.staged, from_host, bytes) : NULL;
         if (!slot)
             return ag_replay_pass(stream, AG_FLUSH_COPY);

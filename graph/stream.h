@@ -94,6 +94,7 @@ struct ag_segment {
     struct ag_node *node; /* its last operation, in the trie; NULL: not kept there */
     struct ag_op *ops;
     uint32_t n_ops, max_ops;
+    uint32_t n_uploads; /* withheld ones from pageable memory that it begins with: copies.c */
     enum ag_segment_mode mode;
     bool spoiled; /* must not be learnt: the driver refused one of its operations */
     struct ag_store store;

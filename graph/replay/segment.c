@@ -590,7 +590,7 @@ void ag_segment_end(struct ag_stream *stream, bool flushed, enum ag_flush why)
     iteration->n_ops += segment->n_ops;
     if (iteration->since_wait <= AG_WAITED_MOST)
         iteration->since_wait += segment->n_ops;
-    segment->n_ops = 0;
+    segment->n_ops = segment->n_uploads = 0;
     segment->node = ag_matcher_root(stream->learned.matcher);
     segment->spoiled = false;
     stream->learned.passing_since = 0;
@@ -607,6 +607,19 @@ static bool is_stream_idle(const struct ag_stream *stream)
 {
     return (!stream->id.thread || stream->id.thread == ag_stream_thread()) &&
            ag_cu.cuStreamQuery(stream->id.handle) == CUDA_SUCCESS;
+}
+
+/* The query of a blocking stream does not tell of the legacy one's work, which comes before. */
+bool ag_segment_is_idle(const struct ag_stream *stream)
+{
+    bool minds_legacy = stream->id.is_blocking && !stream->id.is_legacy, is_idle;
+
+    if (!ag_capture_guard_enter())
+        return false;
+    is_idle = is_stream_idle(stream) &&
+              (!minds_legacy || ag_cu.cuStreamQuery(CU_STREAM_LEGACY) == CUDA_SUCCESS);
+    ag_capture_guard_leave();
+    return is_idle;
 }
 
 /* What comes after the wait is done while the device is busy. Where it is not busy for so long,

@@ -30,6 +30,9 @@ void ag_segment_note_flush(struct ag_stream *stream, enum ag_flush why);
 void ag_segment_end_iteration(struct ag_stream *stream, bool free_running);
 /* The host waits: what the next iteration will probably ask for is done now. */
 void ag_segment_foresee(struct ag_stream *stream);
+/* Is all done that comes before the stream's next work? False, too, where the driver must not be
+ * asked. */
+bool ag_segment_is_idle(const struct ag_stream *stream);
 /* Makes a per-thread stream wait for the work that other threads submitted to its proxy. */
 void ag_segment_join_proxy(struct ag_stream *stream);
 /* Drops all graphs and all that was learnt. context_gone: without driver calls. */

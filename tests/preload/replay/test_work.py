@@ -15,11 +15,11 @@ LEGACY = dict(HELD, ALLOGRAFT_GRAPH='legacy')
 EVERY = [HELD, NATIVE, MANAGED, SMALL, GREAT, HURRIED, PREFETCHED, LEGACY]
 FEW = [HELD, HURRIED]
 
-PARTS = ('copies', 'large', 'downloads', 'shapes', 'fills', 'without-stream', 'launches', 'waits',
-         'memory', 'synchronous', 'synchronous-context', 'synchronous-device', 'bad', 'bad-at-last')
+PARTS = ('copies', 'large', 'rows', 'rows-after-legacy', 'downloads', 'shapes', 'fills', 'without-stream', 'launches',
+         'waits', 'memory', 'synchronous', 'synchronous-context', 'synchronous-device', 'bad', 'bad-at-last')
 STREAMS = ('null', 'blocking', 'nonblocking')
 RUNS = [(part, stream) for part in PARTS for stream in STREAMS
-        if not (part.startswith(('without-stream', 'synchronous')) and stream == 'nonblocking')]  # in no order
+        if not (part.startswith(('rows-after', 'without-stream', 'synchronous')) and stream == 'nonblocking')]  # in no order
 SIMULATED = {'SIM_IDLE_MS': '1'}
 
 

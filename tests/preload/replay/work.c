@@ -134,11 +134,11 @@ static void copies(unsigned iteration)
 {
     const size_t half = BYTES / 2;
 
+    upload(block[0] + 8192, BYTES / 4, (unsigned char)(iteration + 3)); /* waits for nothing */
     upload(block[0], 4096, (unsigned char)iteration);
     upload(block[0] + 4096, 100, (unsigned char)(iteration + 1)); /* shares a slot */
     fold_into(kernel_fold, block[1], block[0], iteration);
     upload(block[0], 65536, (unsigned char)(iteration + 2));
-    upload(block[0] + 8192, BYTES / 4, (unsigned char)(iteration + 3));
     SAY_CODE("within", cuMemcpyDtoDAsync(block[2] + iteration * 4, block[0], half, stream));
     SAY_CODE("any, within", cuMemcpyAsync(block[2] + half, block[1], half, stream));
     SAY_CODE("any, in", cuMemcpyAsync(block[3], (CUdeviceptr)(uintptr_t)pinned[1], half, stream));
@@ -160,6 +160,34 @@ static void large(unsigned iteration)
         upload(block[2] + i * 8192, 8000, (unsigned char)(iteration + i));
         fold_into(kernel_fold, block[1], block[2] + i * 8192, iteration + i);
     }
+}
+
+/* The call of the third upload in a row waits for what came before the first, which the host may
+ * then read (R1052). Those that come first of all wait for none but themselves. */
+static void rows(unsigned iteration)
+{
+    for (unsigned i = 0; i < 2; i++)
+        upload(block[0], 66000, (unsigned char)(iteration + i));
+    fold_often(iteration);
+    fold_into(kernel_fold, (CUdeviceptr)(uintptr_t)pinned[0], block[2], iteration);
+    for (unsigned i = 0; i < 3; i++)
+        upload(block[0], 70000, (unsigned char)(iteration + i));
+    say("pinned: %08x", sum_of(pinned[0], 4000));
+    fold_often(iteration);
+}
+
+/* On a stream that seems idle, but comes after the legacy one. */
+static void rows_after_legacy(unsigned iteration)
+{
+    CUstream own = stream;
+
+    stream = NULL;
+    fold_into(kernel_fold, (CUdeviceptr)(uintptr_t)pinned[1], block[2], iteration);
+    stream = own;
+    for (unsigned i = 0; i < 3; i++)
+        upload(block[0], 70000, (unsigned char)(iteration + i));
+    say("pinned: %08x", sum_of(pinned[1], 4000));
+    fold_often(iteration);
 }
 
 /* To pageable memory the call waits. */
@@ -590,6 +618,8 @@ int main(int argc, char **argv)
         void (*run)(unsigned iteration);
     } parts[] = {{"copies", copies},
                  {"large", large},
+                 {"rows", rows},
+                 {"rows-after-legacy", rows_after_legacy},
                  {"downloads", downloads},
                  {"shapes", shapes},
                  {"fills", fills},
