@@ -11,8 +11,6 @@
 #include "graph/replayer.h"
 #include "graph/stream.h"
 
-#define COMMAND_BYTES ((uint64_t)64 << 10) /* of an upload that is read into a command (H100) */
-
 static _Atomic bool some_are_synchronous;
 
 void ag_copies_note_synchronous(void)
@@ -51,7 +49,7 @@ static bool upload_may_wait(struct ag_stream *stream, uint64_t bytes)
 {
     struct ag_segment *segment = &stream->segment;
 
-    if (bytes <= COMMAND_BYTES)
+    if (bytes <= AG_MEMORY_COMMAND_BYTES)
         return false;
     if (segment->n_ops ? segment->n_uploads != segment->n_ops : !ag_segment_is_idle(stream))
         return true;

@@ -3,9 +3,14 @@
 #define AG_GRAPH_MEMORY_H
 
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "interpose/core/driver/abi.h"
+
+/* The most bytes of an upload from pageable memory that the driver reads into a command (H100): its
+ * call waits for no work. */
+#define AG_MEMORY_COMMAND_BYTES ((size_t)64 << 10)
 
 enum ag_memory {
     AG_MEMORY_UNKNOWN, /* managed, of another device, mixed, not allocated */

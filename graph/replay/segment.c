@@ -612,12 +612,12 @@ static bool is_stream_idle(const struct ag_stream *stream)
 /* The query of a blocking stream does not tell of the legacy one's work, which comes before. */
 bool ag_segment_is_idle(const struct ag_stream *stream)
 {
-    bool minds_legacy = stream->id.is_blocking && !stream->id.is_legacy, is_idle;
+    bool is_idle;
 
     if (!ag_capture_guard_enter())
         return false;
     is_idle = is_stream_idle(stream) &&
-              (!minds_legacy || ag_cu.cuStreamQuery(CU_STREAM_LEGACY) == CUDA_SUCCESS);
+              (!stream->id.is_blocking || ag_cu.cuStreamQuery(CU_STREAM_LEGACY) == CUDA_SUCCESS);
     ag_capture_guard_leave();
     return is_idle;
 }

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "graph/record/box.h"
+#include "graph/record/memory.h"
 #include "interpose/copies/crew.h"
 #include "interpose/copies/move.h"
 #include "interpose/copies/reach.h"
@@ -47,8 +48,7 @@
 #define END_WAIT_NS     1000000000u
 #define SHORT_NS        30000u /* less than the upload before, the crew's, has saved */
 #define LONGEST_REST    255u
-#define UNWAITED_BYTES  ((size_t)2 << 20)  /* of an upload that natively waits for no work (H100) */
-#define COMMAND_BYTES   ((size_t)64 << 10) /* of one that is natively read into a command */
+#define UNWAITED_BYTES  ((size_t)2 << 20) /* of an upload that natively waits for no work (H100) */
 
 static struct {
     size_t least;      /* bytes that a copy must have */
@@ -326,7 +326,7 @@ static bool minds_legacy(const struct ag_transfer *transfer, size_t bytes)
 {
     bool waits_inside = transfer->waits || transfer->what.to_host || transfer->reuses_slots;
 
-    return waits_inside || (bytes <= UNWAITED_BYTES && bytes > COMMAND_BYTES);
+    return waits_inside || (bytes <= UNWAITED_BYTES && bytes > AG_MEMORY_COMMAND_BYTES);
 }
 
 static bool may_wait_for_legacy(const struct ag_transfer *transfer, size_t bytes)

@@ -59,12 +59,12 @@ EXCEPTIONS = [
 
 
 def compiled():
-    return [(word, re.compile(r'(?<![A-Za-z])(?:%s)(?![A-Za-z])' % pattern, re.I | re.M), re.compile(where), field)
+    return [(word, re.compile(r'(?<![A-Za-z])(?:%s)(?![A-Za-z])' % pattern, re.I), re.compile(where), field)
             for word, pattern, where, field in TERMS]
 
 
 def problems_of(path, text, terms):
-    terms = [term for term in terms if term[2].match(path) and term[1].search(text)]
+    terms = [term for term in terms if term[2].match(path)]
     found = []
     for number, line in enumerate(text.splitlines(), 1):
         for word, pattern, _, field in terms:

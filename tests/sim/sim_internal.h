@@ -454,9 +454,9 @@ bool sim_arena_take_at(int device, uint64_t address, size_t bytes);
 unsigned char *sim_arena_bytes(int device, uint64_t address);
 bool sim_arena_has(uint64_t address, int *ret_device);
 void sim_arena_zero(int device, uint64_t address, size_t bytes);
-/* These bytes are about to be written: huge pages, where the kernel makes them of what device
- * memory is among them. One takes a tenth of the time of the 512 that a first write gets singly. */
-void sim_arena_gather(unsigned char *bytes, size_t n);
+/* The bytes at the address are about to be written: huge pages for them, if they are the arena's
+ * and the kernel makes some. One takes a tenth of the time of the 512 that a write gets singly. */
+void sim_arena_gather(uint64_t address, unsigned char *bytes, size_t n);
 int sim_arena_fd(int device, uint64_t address, uint64_t *ret_offset);
 /* Other bytes than the arena's own at addresses of device 0: those of a file, from the offset on.
  * The host may use them as the protection (of mmap) says, and may not while nothing says so. */

@@ -162,6 +162,12 @@ static void large(unsigned iteration)
     }
 }
 
+static void upload_row(unsigned iteration)
+{
+    for (unsigned i = 0; i < 3; i++)
+        upload(block[0], 70000, (unsigned char)(iteration + i));
+}
+
 /* The call of the third upload in a row waits for what came before the first, which the host may
  * then read (R1052). Those that come first of all wait for none but themselves. */
 static void rows(unsigned iteration)
@@ -170,10 +176,10 @@ static void rows(unsigned iteration)
         upload(block[0], 66000, (unsigned char)(iteration + i));
     fold_often(iteration);
     fold_into(kernel_fold, (CUdeviceptr)(uintptr_t)pinned[0], block[2], iteration);
-    for (unsigned i = 0; i < 3; i++)
-        upload(block[0], 70000, (unsigned char)(iteration + i));
+    upload_row(iteration);
     say("pinned: %08x", sum_of(pinned[0], 4000));
-    fold_often(iteration);
+    for (unsigned i = 0; i < 4; i++)
+        fold_often(iteration + i);
 }
 
 /* On a stream that seems idle, but comes after the legacy one. */
@@ -184,10 +190,12 @@ static void rows_after_legacy(unsigned iteration)
     stream = NULL;
     fold_into(kernel_fold, (CUdeviceptr)(uintptr_t)pinned[1], block[2], iteration);
     stream = own;
-    for (unsigned i = 0; i < 3; i++)
-        upload(block[0], 70000, (unsigned char)(iteration + i));
+    upload_row(iteration);
     say("pinned: %08x", sum_of(pinned[1], 4000));
     fold_often(iteration);
+    OK(cuStreamSynchronize(stream));
+    for (unsigned i = 0; i < 3; i++)
+        fold_often(iteration + i);
 }
 
 /* To pageable memory the call waits. */

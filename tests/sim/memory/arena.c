@@ -70,7 +70,7 @@ static struct arena *arena_of(int device)
     if (arena->base)
         return arena;
     arena->bytes =
-        ((uint64_t)sim_settings()->memory_bytes * 4 + ((uint64_t)32 << 30)) & ~(uint64_t)0x1fffff;
+        ((uint64_t)sim_settings()->memory_bytes * 4 + ((uint64_t)32 << 30)) / HUGE * HUGE;
     unsigned char *addresses = reserve(arena->bytes), *shadow = reserve(arena->bytes);
     char name[32];
     (void)snprintf(name, sizeof(name), "sim-card-%d", device);
@@ -185,23 +185,15 @@ bool sim_arena_has(uint64_t address, int *ret_device)
     return false;
 }
 
-static bool is_shadow(const unsigned char *bytes)
-{
-    for (int i = 0; i < SIM_MAX_DEVICES; i++) {
-        if (arenas[i].base && bytes - arenas[i].shadow >= 0 &&
-            (uint64_t)(bytes - arenas[i].shadow) < arenas[i].bytes)
-            return true;
-    }
-    return false;
-}
-
 /* A huge page comes from what is there of it, which must be something. */
-void sim_arena_gather(unsigned char *bytes, size_t n)
+void sim_arena_gather(uint64_t address, unsigned char *bytes, size_t n)
 {
     static bool is_refused;
     size_t before = -(uintptr_t)bytes % HUGE;
+    int device;
 
-    if (n < before + HUGE || is_refused || !is_shadow(bytes))
+    if (n < before + HUGE || is_refused || !sim_arena_has(address, &device) ||
+        sim_arena_bytes(device, address) != bytes)
         return;
     n = (n - before) / HUGE * HUGE;
     bytes += before;

@@ -218,7 +218,7 @@ unsigned char *sim_check(struct sim_op *op, uint64_t address, size_t bytes, bool
         if (!at)
             return NULL;
         if (write)
-            sim_arena_gather(at, part);
+            sim_arena_gather(address, at, part);
         first = first ? first : at;
         address += part;
         bytes -= part;
