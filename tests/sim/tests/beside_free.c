@@ -77,11 +77,13 @@ static void *call_it(void *unused)
     return unused;
 }
 
-static void beside_free(CUresult (*what)(void), bool waits)
+/* Did the call wait for the free? The free is in its wait after `delay_us`, unless the machine is
+ * busy. */
+static bool waits_beside_free(unsigned delay_us, bool may_return)
 {
     pthread_t freeing, calling;
+    bool has_waited;
 
-    call = what;
     atomic_store(&may_end, 0);
     atomic_store(&has_freed, false);
     atomic_store(&has_called, false);
@@ -89,21 +91,38 @@ static void beside_free(CUresult (*what)(void), bool waits)
     OK(cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, ours, NULL, NULL));
     OK(cuEventRecord(event, ours));
     OK(pthread_create(&freeing, NULL, free_it, NULL));
-    (void)usleep(20000); /* it is in its wait by then, mostly */
+    (void)usleep(delay_us);
     CHECK(!has_freed);
     OK(pthread_create(&calling, NULL, call_it, NULL));
-    if (waits) {
-        (void)usleep(20000);
-        CHECK(!has_called);
-    } else {
+    if (may_return)
         OK(pthread_join(calling, NULL));
-        CHECK(!has_freed);
-    }
+    else
+        (void)usleep(20000);
+    CHECK(!has_freed);
+    has_waited = !has_called;
     atomic_store(&may_end, 1);
     OK(pthread_join(freeing, NULL));
-    if (waits)
+    if (!may_return)
         OK(pthread_join(calling, NULL));
     OK(cuCtxSynchronize());
+    return has_waited;
+}
+
+static void returns(CUresult (*what)(void))
+{
+    call = what;
+    (void)waits_beside_free(20000, true);
+}
+
+static void waits(CUresult (*what)(void))
+{
+    unsigned delay_us = 20000;
+
+    call = what;
+    while (!waits_beside_free(delay_us, false)) {
+        CHECK(delay_us < 2000000);
+        delay_us *= 5;
+    }
 }
 
 int main(void)
@@ -115,13 +134,13 @@ int main(void)
     OK(cuStreamCreate(&theirs, CU_STREAM_NON_BLOCKING));
     OK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
     OK(cuMemAlloc(&used, 4096));
-    beside_free(query, false);
-    beside_free(synchronize, false);
-    beside_free(ask, false);
-    beside_free(submit, true);
-    beside_free(fill, true);
-    beside_free(allocate, true);
-    beside_free(record, true);
+    returns(query);
+    returns(synchronize);
+    returns(ask);
+    waits(submit);
+    waits(fill);
+    waits(allocate);
+    waits(record);
     CHECK(sim_violations() == 0);
     return 0;
 }
