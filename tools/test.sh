@@ -231,6 +231,13 @@ linters=(clang-format clang-tidy cppcheck)
 # What clang-tidy need not read again, unless everything is asked for: sources as they were so long ago.
 LINTED_BEFORE="2 days ago"
 
+# make_headers LOG: the generated ones, which other files include.
+make_headers() {
+    local headers
+    mapfile -t headers < <(ninja -C "$BUILD" -t targets rule CUSTOM_COMMAND | grep '\.h$')
+    [ ${#headers[@]} -eq 0 ] || logged "$1" ninja -C "$BUILD" "${headers[@]}"
+}
+
 # Each tool is one check.
 suite_lint() {
     local log=$BUILD/lint.log name word since=
@@ -238,7 +245,7 @@ suite_lint() {
     setup_clang_format
     mkdir -p "$BUILD"
     : >"$log"
-    if [ ! -f "$BUILD/compile_commands.json" ] && ! configure "$BUILD" "$log"; then
+    if [ ! -f "$BUILD/compile_commands.json" ] && ! { configure "$BUILD" "$log" && make_headers "$log"; }; then
         broken "lint" "could not be set up" "$log"
         return
     fi
@@ -325,13 +332,38 @@ used_s() {
     awk -v ticks="$(getconf CLK_TCK)" '{ sub(/.*\) /, ""); print int(($14 + $15) / ticks) }' /proc/$$/stat
 }
 
-# judge_budget SUITE SECONDS: minutes depend on who else uses the machine, processor seconds little.
+# yardstick: a fixed piece of work of the kinds that tests consist of: a compilation, and starts of processes.
+yardstick() {
+    CCACHE_DISABLE=1 gcc -O2 -x c - -c -o /dev/null <<'C'
+#define F(n) int f##n(int *a, int k) { for (int i = 0; i < k; i++) if (a[i] % n == k) a[i] += a[k - i] * n; return a[n]; }
+#define TEN(n) F(n##0) F(n##1) F(n##2) F(n##3) F(n##4) F(n##5) F(n##6) F(n##7) F(n##8) F(n##9)
+TEN(1)
+C
+    for _ in {1..100}; do /bin/true; done
+}
+
+# sample_speed FILE: adds to it every 20 s, until it is killed, the processor time of the yardstick, user and system.
+# Machines differ by a factor of two in what the same tests take, and so do hours of one machine.
+sample_speed() {
+    local TIMEFORMAT='%3U %3S'
+    trap 'kill $!; exit' TERM
+    while :; do
+        { time yardstick 2>/dev/null; } 2>>"$1"
+        sleep 20 &
+        wait $!
+    done
+}
+
+# judge_budget SUITE SECONDS SAMPLES: minutes depend on who else uses the machine, processor seconds less; the budgets are
+# for a machine that needs as long as they say for the yardstick.
 judge_budget() {
-    local most
+    local most scaled
     most=$(sed -n "s/^$1 //p" "$ROOT/tools/test_budgets")
     [ -n "$most" ] || return
-    say "$1: $2 processor seconds; its budget is $most"
-    if [ $((4 * $2)) -gt $((5 * most)) ]; then
+    scaled=$(awk -v seconds="$2" -v usual="$(sed -n 's/^yardstick //p' "$ROOT/tools/test_budgets")" \
+        '{ sum += $1 + $2 } END { print int(seconds * (sum > 0 && usual > 0 ? usual * NR / sum : 1) + 0.5) }' "$3")
+    say "$1: $2 processor seconds, $scaled on the usual machine; its budget is $most"
+    if [ $((4 * scaled)) -gt $((5 * most)) ]; then
         say "$1 takes over a quarter more than its budget: what makes it slower, or tools/test_budgets?"
         count 0 1 0
     fi
@@ -339,17 +371,27 @@ judge_budget() {
 
 # run_suite NAME: with a line that says what comes and how long it took last time.
 run_suite() {
-    local suite=$1 times=$BUILD/test-times last used_before
+    local suite=$1 times=$BUILD/test-times samples=$BUILD/test-speed last used_before sampler
     last=$(sed -n "s/^$suite //p" "$times" 2>/dev/null)
     suite_began=$SECONDS
     used_before=$(used_s)
     n_begun=$((n_begun + 1))
     say
     say "=== $n_begun of ${#suites[@]}: ${TITLES[$suite]}${last:+ (last time $last s)}"
+    mkdir -p "$BUILD"
+    if [ -n "$budget" ]; then
+        : >"$samples"
+        sample_speed "$samples" </dev/null >/dev/null 2>&1 &
+        sampler=$!
+    fi
     "suite_$suite"
     timings+=("$suite $((SECONDS - suite_began)) s")
-    [ -z "$budget" ] || judge_budget "$suite" $(($(used_s) - used_before))
-    mkdir -p "$BUILD"
+    if [ -n "$budget" ]; then
+        kill "$sampler"
+        wait "$sampler"
+        judge_budget "$suite" $(($(used_s) - used_before)) "$samples"
+        rm -f "$samples"
+    fi
     { sed "/^$suite /d" "$times" 2>/dev/null; say "$suite $((SECONDS - suite_began))"; } >"$times.new"
     mv "$times.new" "$times"
 }
