@@ -10,6 +10,7 @@
 #include "interpose/hooks/entry.h"
 #include "policy/order/watch.h"
 #include "policy/paging/latch.h"
+#include "policy/paging/ranges.h"
 #include "policy/pinned/pinned.h"
 
 _Thread_local int ag_entry_depth;
@@ -58,7 +59,7 @@ static int needed(void)
            (replay & AG_REPLAY_TIMED ? AG_WHEN_WAITS : 0) |
            (ag_entry_has_copies() ? AG_WHEN_COPIES : 0) |
            (replay & AG_REPLAY_SLEEPS ? AG_WHEN_SLEEPS : 0) | (ag_pinned_on ? AG_WHEN_HOST : 0) |
-           (ag_latch_is_on() ? AG_WHEN_PAGED : 0);
+           (ag_ranges_wanted() ? AG_WHEN_PAGED : 0);
 }
 
 bool ag_entry_needs(enum ag_when when)

@@ -347,9 +347,9 @@ static int replay_under(enum ag_entry_state state)
             ? AG_REPLAY_SLEEPS
             : 0;
 
-    return (replays_under(state) ? AG_REPLAY_ON
-            : ag_latch_is_on()   ? AG_REPLAY_PAGED
-                                 : AG_REPLAY_PASSED) |
+    return (replays_under(state)                             ? AG_REPLAY_ON
+            : state == AG_ENTRY_ACTIVE && ag_ranges_wanted() ? AG_REPLAY_PAGED
+                                                             : AG_REPLAY_PASSED) |
            timed | sleeping;
 }
 

@@ -53,8 +53,9 @@ enum ag_entry_replay {
     AG_REPLAY_ON = 2,     /* marked streams are replayed */
     AG_REPLAY_TIMED = 4,  /* calls that can wait are timed, or asked for errors (entry_waits.h) */
     AG_REPLAY_SLEEPS = 8, /* calls that wait may sleep (policy/waiting/) */
-    AG_REPLAY_PAGED =
-        16, /* instead of PASSED: calls that submit work pass a latch (policy/paging/) */
+    /* Instead of PASSED: memory may lie on the host, for which some calls are made in another way,
+     * and move, for which those that submit work pass a latch (policy/paging/). */
+    AG_REPLAY_PAGED = 16,
 };
 
 /* The calling thread is inside one of our hooks while this is not 0 (entry_state.c): what it calls

@@ -4,6 +4,7 @@
 #include "graph/copies.h"
 #include "interpose/hooks/entry_replay.h"
 #include "interpose/hooks/movable/aside.h"
+#include "policy/paging/ranges.h"
 #include "policy/paging/use.h"
 
 static bool record_line(struct ag_stream *state, bool blocking, CUdeviceptr to, unsigned width,

@@ -33,9 +33,9 @@ enum ag_when {
     AG_WHEN_COPIES = 64,  /* pageable memory may be copied by threads of ours */
     AG_WHEN_SLEEPS = 128, /* waits sleep */
     AG_WHEN_HOST = 256,   /* freed pinned memory is kept */
-    AG_WHEN_PAGED = 512,  /* memory may move */
+    AG_WHEN_PAGED = 512,  /* memory may lie on the host, and move */
     AG_WHEN_EARLY = AG_WHEN_LAUNCHES | AG_WHEN_ORDERED,
-    AG_WHEN_WORK = AG_WHEN_WATCHED | AG_WHEN_GRAPH,
+    AG_WHEN_WORK = AG_WHEN_WATCHED | AG_WHEN_GRAPH | AG_WHEN_PAGED,
     AG_WHEN_WORK_OR_WAITS = AG_WHEN_WORK | AG_WHEN_WAITS,
     AG_WHEN_UNREGISTERS = AG_WHEN_WORK_OR_WAITS | AG_WHEN_HOST,
     AG_WHEN_COPIED = AG_WHEN_WORK_OR_WAITS | AG_WHEN_COPIES,

@@ -4,7 +4,6 @@
 #include "interpose/core/driver/driver.h"
 #include "policy/ledger.h"
 #include "policy/order/capture.h"
-#include "policy/paging/latch.h"
 #include "policy/paging/ranges.h"
 
 /* Is it memory of a device, wherever it lies now, that neither is managed nor has SYNC_MEMOPS, as
@@ -41,7 +40,7 @@ CUresult ag_aside_wait(CUresult result, CUdeviceptr one, CUdeviceptr other, bool
 {
     CUstreamCaptureMode mode;
 
-    if (!ag_latch_is_on() || result != CUDA_SUCCESS ||
+    if (!ag_ranges_wanted() || result != CUDA_SUCCESS ||
         !(is_synchronous(one) || (one != other && is_synchronous(other))))
         return result;
     mode = ag_capture_relax();

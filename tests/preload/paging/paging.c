@@ -337,6 +337,32 @@ static void place_beside_work(CUdeviceptr p, CUdeviceptr other)
     OK(cuStreamDestroy(stream));
 }
 
+/* Copies and fills on the default stream do not wait for the kernel before them, wherever the
+ * memory lies. */
+static void returns_at_once(void)
+{
+    CUdeviceptr p[BLOCKS];
+    CUstream stream;
+    pthread_t ends;
+
+    allocate_all(p);
+    OK(cuStreamCreate(&stream, CU_STREAM_DEFAULT));
+    launch_spin(stream, &beside.may_end);
+    OK(pthread_create(&ends, NULL, end_once_asked, NULL));
+    for (unsigned i = 0; i < BLOCKS; i++) {
+        OK(cuMemsetD32(p[i], i, 1000));
+        OK(cuMemsetD2D32(p[i] + MIB, 2048, i, 100, 10));
+        OK(cuMemcpyDtoD(p[i] + 2 * MIB, p[(i + 1) % BLOCKS], 4096));
+    }
+    say("before its end: %u", !atomic_load(&beside.may_end));
+    atomic_store(&beside.is_asked, true);
+    OK(pthread_join(ends, NULL));
+    for (unsigned i = 0; i < BLOCKS; i++)
+        say("wrong: %u", count_wrong(p[i], 1000, i));
+    OK(cuStreamDestroy(stream));
+    free_all(p);
+}
+
 static void place(void)
 {
     CUdeviceptr p[BLOCKS];
@@ -393,6 +419,11 @@ static void waits(void)
     OK(cuMemsetD32(p[BLOCKS - 1], 7, 1000));
     SAY_CODE("after a fill", cuStreamQuery(stream));
     arrivals(p[BLOCKS - 1]);
+    OK(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, p[0]));
+    launch_fill(stream, p[0], WORDS, 7);
+    OK(cuMemsetD32(p[0], 7, 1000));
+    SAY_CODE("after one on the device", cuStreamQuery(stream));
+    arrivals(p[0]);
     on = 0;
     SAY_CODE("not any more", cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, p[0]));
     free_all(p);
@@ -1088,6 +1119,7 @@ static void hold(void)
 /* What takes no arguments. */
 static const struct part alone[] = {
     {"waits", waits},
+    {"at-once", returns_at_once},
     {"captured", captured},
     {"threads", threads},
     {"frees", frees},

@@ -14,6 +14,8 @@ TURNS = dict(PAGE, ALLOGRAFT_LIMIT='128MiB')
 CREW = {'ALLOGRAFT_COPY': 'auto', 'ALLOGRAFT_COPY_FROM': '100000', 'ALLOGRAFT_COPY_THREADS': '3'}
 VARIANTS = [PAGE, TIGHT, dict(TIGHT, ALLOGRAFT_POLICY='pool'), dict(TIGHT, ALLOGRAFT_POLICY='native'),
             dict(TIGHT, ALLOGRAFT_CACHE='0'), dict(TIGHT, ALLOGRAFT_FREE='sync')]
+# What is on the host stays there.
+STAYING = [dict(TIGHT, ALLOGRAFT_FREE='ordered'), dict(TIGHT, ALLOGRAFT_GRAPH='all', ALLOGRAFT_GRAPH_WARMUP='1')]
 
 
 # How much moves, and when, of programs that other tests run as well: a sanitizer sees nothing new in those that have most.
@@ -99,6 +101,10 @@ class Answers(Case):
 
     def test_copies_that_wait(self):
         self.at_seeds('waits')
+        self.same([COMMAND, 'waits'], STAYING)
+
+    def test_copies_that_do_not_wait(self):
+        self.same([COMMAND, 'at-once'], VARIANTS + STAYING)
 
     def test_frees_in_captures(self):
         self.same([COMMAND, 'captured'], VARIANTS)

@@ -98,6 +98,8 @@ POLICIES = {
     'nmove': limited(3, 'ALLOGRAFT_OOM=page|ALLOGRAFT_PAGE_PIECE=2MiB|ALLOGRAFT_LOG=error|DIFF_SPILL=1|ALLOGRAFT_POLICY=native|'
                         'ALLOGRAFT_CACHE=0'),
     'smove': limited(5, 'ALLOGRAFT_OOM=page|ALLOGRAFT_PAGE_PIECE=2MiB|ALLOGRAFT_LOG=error|DIFF_SPILL=1|ALLOGRAFT_FREE=sync'),
+    # What is on the host stays there.
+    'omove': limited(6, 'ALLOGRAFT_OOM=page|ALLOGRAFT_PAGE_PIECE=2MiB|ALLOGRAFT_LOG=error|DIFF_SPILL=1|ALLOGRAFT_FREE=ordered'),
     'amove': limited(6, 'ALLOGRAFT_OOM=page|ALLOGRAFT_PAGE_PIECE=2MiB|ALLOGRAFT_LOG=error|DIFF_SPILL=1|'
                         'ALLOGRAFT_RULES=*:async=page'),
     'cmove': limited(6, 'ALLOGRAFT_OOM=page|ALLOGRAFT_PAGE_PIECE=2MiB|ALLOGRAFT_LOG=error|DIFF_SPILL=1|' + CREW),
@@ -160,6 +162,10 @@ POLICIES.update({
     # Nodes cannot be changed.
     'grefused': graphs('ALLOGRAFT_GRAPH_PROFIT=0|SIM_FAIL=cuGraphExecKernelNodeSetParams_v2:0:1,'
                        'cuGraphExecMemsetNodeSetParams:0:1,cuGraphExecMemcpyNodeSetParams:0:1'),
+    'gmove': graphs(limited(6, 'ALLOGRAFT_GRAPH_PROFIT=0|ALLOGRAFT_OOM=page|ALLOGRAFT_PAGE_PIECE=2MiB|ALLOGRAFT_LOG=error|'
+                               'DIFF_SPILL=1')),
+    'gspill': graphs(limited(6, 'ALLOGRAFT_GRAPH_PROFIT=0|ALLOGRAFT_POLICY=pool|ALLOGRAFT_OOM=spill|ALLOGRAFT_UNSPILL=1|'
+                                'DIFF_SPILL=1')),
     'gcrew': graphs('ALLOGRAFT_GRAPH_PROFIT=0|' + CREW),
     'gmanaged': graphs('ALLOGRAFT_GRAPH_PROFIT=0|ALLOGRAFT_POLICY=managed'),
     'glaunch': graphs('ALLOGRAFT_GRAPH_PROFIT=0|ALLOGRAFT_POLICY=managed|'

@@ -187,13 +187,12 @@ static CUresult do_temporary(struct world *w, struct loop *loop, const struct st
         native ? ROOM_OR_HOST(w, loop->context, dst->extent, cu.cuMemAlloc_v2(&p, dst->extent))
                : ROOM(w, loop->context, dst->extent, cu.cuMemAllocAsync(&p, dst->extent, handle));
 
-    if (result == CUDA_SUCCESS)
-        result = launch_fill(w, stream, p, dst->extent, step->value);
+    if (result != CUDA_SUCCESS)
+        return result; /* no work that later work of other streams would wait for */
+    result = launch_fill(w, stream, p, dst->extent, step->value);
     if (result == CUDA_SUCCESS)
         result = launch_two(w, stream, KERNEL_ADD, dst->p, p, dst->extent);
     used_both(w, stream, dst, NULL);
-    if (!p)
-        return result;
     if (!native)
         return cu.cuMemFreeAsync(p, stream_handle(w, stream)) ? CUDA_ERROR_UNKNOWN : result;
     if (cu.cuMemFree_v2(p) != CUDA_SUCCESS)
