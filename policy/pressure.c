@@ -223,7 +223,7 @@ bool ag_pressure_make_room(struct ag_device *device, size_t bytes)
 
     if (device->limit == UINT64_MAX || bytes > ag_budget_left(device))
         return false;
-    if (!ag_capture_is_open() && ag_guard_relieve(device))
+    if (!ag_capture_is_open() && ag_guard_relieve(device, room.timeout_ns))
         taken = atomic_load_explicit(&device->taken, memory_order_relaxed);
     if (taken < device->limit)
         room.bytes -= device->limit - taken < room.bytes ? device->limit - taken : room.bytes;
@@ -343,7 +343,7 @@ static void relieve(struct ag_device *device, bool all)
     struct room room = {device, UINT64_MAX, frees_timeout(), true};
 
     if (!ag_capture_is_open()) { /* what is guarded is read first */
-        (void)ag_guard_relieve(device);
+        (void)ag_guard_relieve(device, room.timeout_ns);
         if (all && others_give_back)
             others_give_back();
     }

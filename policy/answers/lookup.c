@@ -32,15 +32,14 @@ static bool look_at_base(CUdeviceptr base, struct ag_block_seen *ret_copy)
 static bool look_by_driver(CUdeviceptr address, struct ag_block_seen *ret_copy,
                            CUdeviceptr *ret_base)
 {
+    CUdeviceptr range = ag_range_base(address); /* the driver may know each piece by itself */
     size_t size;
 
-    *ret_base = ag_range_base(address); /* the driver may know each piece by itself */
-    if (*ret_base)
-        return ag_ledger_look(*ret_base, ret_copy);
-    if (ag_cu.cuMemGetAddressRange_v2(ret_base, &size, address) != CUDA_SUCCESS)
+    *ret_base = range;
+    if (!range && ag_cu.cuMemGetAddressRange_v2(ret_base, &size, address) != CUDA_SUCCESS)
         return false;
     if (!look_at_base(*ret_base, ret_copy))
-        return ag_ipc_look_inside(address, ret_base, ret_copy);
+        return !range && ag_ipc_look_inside(address, ret_base, ret_copy);
     *ret_base = ret_copy->address; /* of a guarded block: after what lies before it */
     return true;
 }

@@ -9,12 +9,14 @@
 #include "interpose/core/base/threads/wait.h"
 #include "interpose/core/driver/driver.h"
 #include "policy/backends/private_pool.h"
+#include "policy/budget.h"
 #include "policy/contexts/context.h"
 #include "policy/guard/device_bytes.h"
 #include "policy/guard/finding.h"
 #include "policy/guard/paged.h"
 #include "policy/ledger.h"
 #include "policy/order/capture.h"
+#include "policy/order/fence.h"
 
 #define MOST_KEPT 1024u /* freed blocks, */
 #define KEPT_PART 8u    /* and of the bytes of their device one in so many */
@@ -354,7 +356,7 @@ static void end_guarded(struct ag_guarded *guarded)
 /* Are fewer freed blocks kept than there may be? Under the lock. */
 static bool may_keep_more(const struct ag_device *device)
 {
-    return self.n_kept <= MOST_KEPT && self.kept_bytes <= device->total_bytes / KEPT_PART;
+    return self.n_kept <= MOST_KEPT && self.kept_bytes <= ag_budget_size(device) / KEPT_PART;
 }
 
 /* The freed block that is kept longest, of those of the device, out of the list; NULL for none, or
@@ -375,8 +377,10 @@ static struct ag_guarded *take_oldest(const struct ag_device *device, bool all)
     return oldest;
 }
 
-/* Gives back freed blocks of the device: what is too many, or all. True: there were any. */
-static bool release_kept(const struct ag_device *device, bool all)
+/* Gives back freed blocks of the device: what is too many, or all. The driver's free waits for all
+ * work of their context, which may wait for the caller: so that is waited for before, no longer
+ * than the timeout, after which they stay. True: there were any. */
+static bool release_kept(const struct ag_device *device, bool all, uint64_t timeout_ns)
 {
     struct ag_guarded *guarded;
     bool any = false;
@@ -384,6 +388,10 @@ static bool release_kept(const struct ag_device *device, bool all)
     while ((guarded = take_oldest(device, all))) {
         struct ag_block *block = guarded->block;
 
+        if (!ag_fence_wait_idle(block->context, timeout_ns)) {
+            put_in_list(guarded, true);
+            return any;
+        }
         check(guarded, AG_GUARD_WHEN_REUSED);
         forget_guarded(guarded);
         give_to(block);
@@ -392,9 +400,9 @@ static bool release_kept(const struct ag_device *device, bool all)
     return any;
 }
 
-bool ag_guard_relieve(const struct ag_device *device)
+bool ag_guard_relieve(const struct ag_device *device, uint64_t timeout_ns)
 {
-    return ag_guard_is_on() && release_kept(device, true);
+    return ag_guard_is_on() && release_kept(device, true, timeout_ns);
 }
 
 /* Fills a freed block, and keeps it. Memory that another process may have open is left as it is. */
@@ -413,7 +421,7 @@ static bool keep_freed(struct ag_guarded *guarded)
     }
     put_in_list(guarded, true);
     ag_cache_note_kept();
-    (void)release_kept(block->context->device, false);
+    (void)release_kept(block->context->device, false, 0);
     return true;
 }
 

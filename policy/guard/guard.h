@@ -78,8 +78,9 @@ void ag_guard_note_shared(void);
 /* An allocation of a kind that is never guarded. */
 void ag_guard_note_other(void);
 
-/* Gives freed blocks back that are kept on that device. True: there were any. */
-bool ag_guard_relieve(const struct ag_device *device);
+/* Gives freed blocks back that are kept on that device, once all work of their contexts is done,
+ * for which it waits so long at most. True: there were any. */
+bool ag_guard_relieve(const struct ag_device *device, uint64_t timeout_ns);
 /* The context, whose work is done, is about to end: checks its blocks. */
 void ag_guard_context_dying(const struct ag_context *context);
 /* A block of a context that ends is what it was before ag_guard_begin(). */

@@ -2,7 +2,7 @@
 #include "interpose/hooks/movable/aside.h"
 
 #include "interpose/core/driver/driver.h"
-#include "policy/ledger.h"
+#include "policy/answers/lookup.h"
 #include "policy/order/capture.h"
 #include "policy/paging/ranges.h"
 
@@ -30,10 +30,10 @@ bool ag_aside_is_due(CUdeviceptr one, CUdeviceptr other)
 
 static bool is_synchronous(CUdeviceptr address)
 {
-    CUdeviceptr base = address ? ag_range_base(address) : 0;
     struct ag_block_seen block;
 
-    return base && ag_ledger_look(base, &block) && block.sync_memops == AG_SYNC_ON;
+    return address && ag_range_may_hold(address) && ag_range_base(address) &&
+           ag_lookup(address, &block) == AG_FOUND_BLOCK && block.sync_memops == AG_SYNC_ON;
 }
 
 CUresult ag_aside_wait(CUresult result, CUdeviceptr one, CUdeviceptr other, bool per_thread)

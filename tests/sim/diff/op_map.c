@@ -177,7 +177,8 @@ bool op_map_any(struct world *w)
 #define MOST_DEEP (8 * MIB) /* of a context */
 #define MOST_HAD  20
 
-/* All of the small cards of diff_run.py but what is drawn; a little more than there is, too. */
+/* All of the small cards of diff_policies.py but what is drawn; a little more than there is, too.
+ */
 static void have_and_free(struct world *w, unsigned context)
 {
     const size_t most = (13 + draw(w, 7)) * MIB, bytes = (1 + draw(w, 3)) * MIB;

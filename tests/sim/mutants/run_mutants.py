@@ -14,7 +14,8 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, os.pardir, 'diff'))
-import diff_run  # noqa: E402: it lies beside us
+import diff_policies  # noqa: E402: it lies beside us
+import diff_run  # noqa: E402: likewise
 import mutate  # noqa: E402: likewise
 
 ROW = re.compile(r'^(CONTROL|MUTANT)\((\w+), "(.*)"\)', re.M)
@@ -33,11 +34,11 @@ def read_rows(library, copies):
     seed: one that does, or 0."""
     if library:
         return [Row(row.name, row.what, row.right,
-                    diff_run.POLICIES[row.policy] + '|DIFF_MUTANT=%d' % number,
+                    diff_policies.POLICIES[row.policy] + '|DIFF_MUTANT=%d' % number,
                     (('--threads', str(row.threads)) if row.threads > 1 else
-                     ('--iterations',) if '_GRAPH=' in diff_run.POLICIES[row.policy] else ()) +
-                    (('--pageable',) if '_COPY=' in diff_run.POLICIES[row.policy] else ()) +
-                    (('--large',) if '_OOM=page' in diff_run.POLICIES[row.policy] else ()) +
+                     ('--iterations',) if '_GRAPH=' in diff_policies.POLICIES[row.policy] else ()) +
+                    (('--pageable',) if '_COPY=' in diff_policies.POLICIES[row.policy] else ()) +
+                    (('--large',) if '_OOM=page' in diff_policies.POLICIES[row.policy] else ()) +
                     (('--without', 'ends') if row.policy == 'amove' else ()), row.report, row.seed)
                 for number, row in enumerate(mutate.read(library), 1)]
     programs = ('--lookup', 'linked') + (('--pageable',) if copies else ())
