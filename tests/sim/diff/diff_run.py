@@ -261,7 +261,9 @@ def read_arguments(words):
     if not args.policies:
         args.policies = ','.join(p for p in diff_policies.POLICIES if ('_GRAPH=' in diff_policies.POLICIES[p]) == args.iterations)
     try:
-        args.variants = {name: diff_policies.settings(name) for name in diff_policies.names(args.policies)}
+        args.variants = {name: diff_policies.settings(name) for name in diff_policies.names(args.policies)
+                         # Of managed memory the simulation lets an upload wait, which no GPU was asked.
+                         if not (args.pageable and name.startswith('any') and diff_policies.is_soft(name))}
         args.first, args.last = (int(n) for n in (args.seeds + '-' + args.seeds).split('-')[:2])
     except (KeyError, ValueError) as error:
         parser.error('not understood: %s' % error)
