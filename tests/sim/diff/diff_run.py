@@ -231,7 +231,8 @@ def read_arguments(words):
     parser.add_argument('--library', default=os.environ.get('DIFF_LIBRARY'), help='what to preload')
     parser.add_argument('--sim', default=os.environ.get('DIFF_SIM'), help="the simulation's folder")
     parser.add_argument('--seeds', default='1-1000000', help='A-B')
-    parser.add_argument('--policies', help=', '.join(diff_policies.POLICIES) + ', any1-9 (which are drawn); else all that suit')
+    parser.add_argument('--policies',
+                        help=', '.join(diff_policies.POLICIES) + ', any1-9 (which are drawn); else all that suit')
     parser.add_argument('--seconds', type=float, default=0,
                         help='begin nothing after that; DIFF_SECONDS instead of --seeds and --jobs, '
                         'DIFF_SHARE for that many percent of the seeds')
@@ -259,7 +260,8 @@ def read_arguments(words):
     if not (args.program and args.library and args.sim):
         parser.error('--program, --library and --sim are needed')
     if not args.policies:
-        args.policies = ','.join(p for p in diff_policies.POLICIES if ('_GRAPH=' in diff_policies.POLICIES[p]) == args.iterations)
+        args.policies = ','.join(name for name, settings in diff_policies.POLICIES.items()
+                                 if ('_GRAPH=' in settings) == args.iterations)
     try:
         args.variants = {name: diff_policies.settings(name) for name in diff_policies.names(args.policies)
                          # Of managed memory the simulation lets an upload wait, which no GPU was asked.
