@@ -378,9 +378,11 @@ static struct ag_guarded *take_oldest(const struct ag_device *device, bool all)
 }
 
 /* Gives back freed blocks of the device: what is too many, or all. The driver's free waits for all
- * work of their context, which may wait for the caller: so that is waited for before, no longer
- * than the timeout, after which they stay. True: there were any. */
-static bool release_kept(const struct ag_device *device, bool all, uint64_t timeout_ns)
+ * work of their context, as the call does that frees memory of `freeing`. The work of others may
+ * wait for the caller: so that is waited for before, no longer than the timeout, after which they
+ * stay. True: there were any. */
+static bool release_kept(const struct ag_device *device, const struct ag_context *freeing, bool all,
+                         uint64_t timeout_ns)
 {
     struct ag_guarded *guarded;
     bool any = false;
@@ -388,7 +390,7 @@ static bool release_kept(const struct ag_device *device, bool all, uint64_t time
     while ((guarded = take_oldest(device, all))) {
         struct ag_block *block = guarded->block;
 
-        if (!ag_fence_wait_idle(block->context, timeout_ns)) {
+        if (block->context != freeing && !ag_fence_wait_idle(block->context, timeout_ns)) {
             put_in_list(guarded, true);
             return any;
         }
@@ -402,7 +404,7 @@ static bool release_kept(const struct ag_device *device, bool all, uint64_t time
 
 bool ag_guard_relieve(const struct ag_device *device, uint64_t timeout_ns)
 {
-    return ag_guard_is_on() && release_kept(device, true, timeout_ns);
+    return ag_guard_is_on() && release_kept(device, NULL, true, timeout_ns);
 }
 
 /* Fills a freed block, and keeps it. Memory that another process may have open is left as it is. */
@@ -421,7 +423,7 @@ static bool keep_freed(struct ag_guarded *guarded)
     }
     put_in_list(guarded, true);
     ag_cache_note_kept();
-    (void)release_kept(block->context->device, false, 0);
+    (void)release_kept(block->context->device, block->context, false, 0);
     return true;
 }
 
