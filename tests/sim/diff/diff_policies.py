@@ -206,6 +206,6 @@ def names(text):
         yield from ['any%d' % n for n in range(int(several[1]), int(several[2]) + 1)] if several else [name]
 
 
-def is_soft(name):
+def is_soft(its_settings):
     """Managed memory says truthfully that it is managed."""
-    return 'managed' in settings(name) or 'spill' in settings(name)
+    return 'managed' in its_settings or 'spill' in its_settings

@@ -104,8 +104,8 @@ class Runner:
                               'status %d, %d marks missing'
                               % (plain.status, plain.marks_missing)))
                 continue
-            for name in self.args.variants:
-                wrong = compare(plain, runs[seed, name], diff_policies.is_soft(name) or self.args.soft)
+            for name, settings in self.args.variants.items():
+                wrong = compare(plain, runs[seed, name], diff_policies.is_soft(settings) or self.args.soft)
                 if wrong:
                     found.append((seed, name, wrong))
         with self.lock:
@@ -179,7 +179,7 @@ class Runner:
         if '--- its twin' in other:
             cut = other.index('--- its twin')
             other, plain = other[:cut], other[cut + 1:]
-        if diff_policies.is_soft(name) or self.args.soft:
+        if diff_policies.is_soft(self.args.variants.get(name, '')) or self.args.soft:
             plain, other = ([line for line in log if ' attr ' not in line]
                             for log in (plain, other))
         for i in range(max(len(plain), len(other))):
@@ -263,9 +263,10 @@ def read_arguments(words):
         args.policies = ','.join(name for name, settings in diff_policies.POLICIES.items()
                                  if ('_GRAPH=' in settings) == args.iterations)
     try:
-        args.variants = {name: diff_policies.settings(name) for name in diff_policies.names(args.policies)
-                         # Of managed memory the simulation lets an upload wait, which no GPU was asked.
-                         if not (args.pageable and name.startswith('any') and diff_policies.is_soft(name))}
+        drawn = ((name, diff_policies.settings(name)) for name in diff_policies.names(args.policies))
+        # Of managed memory the simulation lets an upload wait, which no GPU was asked.
+        args.variants = {name: settings for name, settings in drawn
+                         if not (args.pageable and name.startswith('any') and diff_policies.is_soft(settings))}
         args.first, args.last = (int(n) for n in (args.seeds + '-' + args.seeds).split('-')[:2])
     except (KeyError, ValueError) as error:
         parser.error('not understood: %s' % error)
