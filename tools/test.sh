@@ -342,12 +342,13 @@ C
     for _ in {1..100}; do /bin/true; done
 }
 
-# sample_speed FILE: adds to it every 20 s, until it is killed, the processor time of the yardstick, user and system.
+# sample_speed FILE: adds to it every 20 s, until it is killed or this script ends, the processor time of the yardstick,
+# user and system.
 # Machines differ by a factor of two in what the same tests take, and so do hours of one machine.
 sample_speed() {
     local TIMEFORMAT='%3U %3S'
     trap 'kill $!; exit' TERM
-    while :; do
+    while kill -0 $$; do
         { time yardstick 2>/dev/null; } 2>>"$1"
         sleep 20 &
         wait $!
