@@ -237,6 +237,53 @@ static void waits_by_memory(CUdeviceptr p)
           D(cuMemcpyDtoHAsync)(file, p, MIB, nonblocking));
 }
 
+/* How many uploads that are read into the command a stream takes before the first has run. */
+static void waits_by_commands(CUdeviceptr p, void *plain)
+{
+    WAITS("R1056", "cuMemcpyHtoDAsync, pageable, 8 times 64 KiB, same stream", nonblocking,
+          uploads(p, plain, 8, 64 * KIB, nonblocking));
+    WAITS("R1057", "cuMemcpyHtoDAsync, pageable, 16 times 64 KiB, same stream", nonblocking,
+          uploads(p, plain, 16, 64 * KIB, nonblocking));
+    WAITS("R1058", "cuMemcpyHtoDAsync, pageable, 32 times 64 KiB, same stream", nonblocking,
+          uploads(p, plain, 32, 64 * KIB, nonblocking));
+    WAITS("R1059", "cuMemcpyHtoDAsync, pageable, 64 times 64 KiB, same stream", nonblocking,
+          uploads(p, plain, 64, 64 * KIB, nonblocking));
+    WAITS("R1069", "cuMemcpyHtoDAsync, pageable, 400 times 16 KiB, same stream", nonblocking,
+          uploads(p, plain, 400, 16 * KIB, nonblocking));
+    WAITS("R1070", "cuMemcpyHtoDAsync, pageable, 100 times 4 KiB, same stream", nonblocking,
+          uploads(p, plain, 100, 4 * KIB, nonblocking));
+    WAITS("R1071", "cuMemcpyHtoDAsync, pageable, 500 times 4 KiB, same stream", nonblocking,
+          uploads(p, plain, 500, 4 * KIB, nonblocking));
+}
+
+/* Uploads to memory that is not, or not only, the device's. */
+static void waits_by_target(void *plain)
+{
+    const CUmemLocation host = {.type = CU_MEM_LOCATION_TYPE_HOST};
+    CUdeviceptr managed = managed_memory(16 * MIB), there = managed_memory(16 * MIB);
+
+    OK(D(cuMemsetD8)(managed, 1, 16 * MIB));
+    OK(D(cuMemAdvise)(there, 16 * MIB, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, host));
+    OK(D(cuMemPrefetchAsync)(there, 16 * MIB, host, 0, nonblocking));
+    synchronize();
+    WAITS("R1072", "cuMemcpyHtoDAsync, pageable to managed, 64 KiB, same stream", nonblocking,
+          D(cuMemcpyHtoDAsync)(managed, plain, 64 * KIB, nonblocking));
+    WAITS("R1073", "the same of 1 MiB", nonblocking,
+          D(cuMemcpyHtoDAsync)(managed, plain, MIB, nonblocking));
+    WAITS("R1074", "the same of 2 MiB", nonblocking,
+          D(cuMemcpyHtoDAsync)(managed, plain, 2 * MIB, nonblocking));
+    WAITS("R1075", "the same of 16 MiB", nonblocking,
+          D(cuMemcpyHtoDAsync)(managed, plain, 16 * MIB, nonblocking));
+    WAITS("R1076", "cuMemcpyHtoDAsync, pageable to managed that prefers the host, 64 KiB",
+          nonblocking, D(cuMemcpyHtoDAsync)(there, plain, 64 * KIB, nonblocking));
+    WAITS("R1077", "the same of 1 MiB", nonblocking,
+          D(cuMemcpyHtoDAsync)(there, plain, MIB, nonblocking));
+    WAITS("R1078", "cuMemcpyAsync, pageable to managed that prefers the host, 1 MiB", nonblocking,
+          D(cuMemcpyAsync)(there, (CUdeviceptr)(uintptr_t)plain, MIB, nonblocking));
+    WAITS("R1079", "cuMemcpyHtoD, pageable to managed, 1 MiB, kernel on a blocking stream",
+          blocking, D(cuMemcpyHtoD)(managed, plain, MIB));
+}
+
 void group_waits_host_copies(void)
 {
     CUdeviceptr p;
@@ -250,6 +297,8 @@ void group_waits_host_copies(void)
     synchronize();
     waits_by_size(p, plain);
     waits_by_number(p, plain);
+    waits_by_commands(p, plain);
+    waits_by_target(plain);
     waits_by_call(p, plain);
     waits_by_memory(p);
 }
