@@ -20,10 +20,12 @@ UNITS = (("_gb_per_s", "GB/s", 1), ("_per_s", "/s", 1), ("_ns", "s", 1e-9), ("_u
 class Figure:
     """The values of one row and column."""
 
-    def __init__(self, name, values, of="median"):
+    def __init__(self, name, values, of="median", at=None):
         self.name, self.values = name, values
         self.larger = name.endswith(LARGER_IS_BETTER)
-        if of == "least":
+        if at is not None:
+            self.value = values[at]
+        elif of == "least":
             self.value = max(values) if self.larger else min(values)
         elif of == "quicker":
             better = sorted(values, reverse=self.larger)
@@ -69,6 +71,15 @@ def digits(value):
         value = float(f"{value:.3g}")
         return f"{value:.6f}".rstrip("0").rstrip(".") if value % 1 else f"{value:.0f}"
     return f"{value:,.0f}"
+
+
+def middle_pair(columns):
+    """Where the ratio of both is the median one, as tests/gpu/medians.py --paired has it; None: they are not both there."""
+    if not {"native", "with"} <= columns.keys():
+        return None
+    ratios = sorted((ours / native if native else 1, i)
+                    for i, (native, ours) in enumerate(zip(columns["native"], columns["with"])))
+    return ratios[(len(ratios) - 1) // 2][1]
 
 
 def times(native, ours):
@@ -121,8 +132,9 @@ class Results:
         if table not in self.newest:
             return {}
         found = self.run_of(table)["tables"][table]
-        return {column: Figure(name, values, found.get("of", "median"))
-                for column, values in found["rows"].get(name, {}).items()}
+        columns = found["rows"].get(name, {})
+        at = middle_pair(columns) if found.get("of") == "paired" else None
+        return {column: Figure(name, values, found.get("of", "median"), at) for column, values in columns.items()}
 
     def figure(self, reference):
         """The Figure of `table/row.column`, or None."""
@@ -145,7 +157,8 @@ class Results:
             found = run["tables"][table]
             values = [len(values) for row in found["rows"].values() for values in row.values()]
             runs = found.get("runs") or str(max(values, default=1))
-            of = {"least": "the best of", "quicker": "medians of the quicker half of"}.get(found.get("of"), "medians of")
+            of = {"least": "the best of", "quicker": "medians of the quicker half of",
+                  "paired": "both measured in turns, the median ratio of"}.get(found.get("of"), "medians of")
             of = f"{of} {runs} runs" if runs != "1" else "one run"
             if runs != "1" and max(values, default=1) == 1:
                 of += " whose spread was not kept"

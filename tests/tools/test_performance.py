@@ -98,6 +98,11 @@ class Performance(CommandTest):
             done
             medians speed speed.?.native -- speed.?.with && tabulate speed
             medians best --least speed.?.native -- speed.?.with
+            for i in 1 2 3; do
+                printf 'a_per_s %s\n' $((i * 10)) >pair.$i.native
+                printf 'a_per_s %s\n' $((i * 10 + i % 2)) >pair.$i.with
+            done
+            medians pair --paired pair.?.native -- pair.?.with && tabulate pair
             table best native with times "with, FREE=sync"
             figure pair_ns 100 2 50x 7.5
             table other native "8 blocks, nothing to do"
@@ -116,10 +121,12 @@ class Performance(CommandTest):
                                                "rate_per_s": {"native": [5] * 3, "with": [50] * 3}}},
             "best": {"of": "least", "rows": {"pair_ns": {"native": [100, 200, 300], "with": [2, 4, 6],
                                                          "with, FREE=sync": [7.5]}}},
+            "pair": {"of": "paired", "rows": {"a_per_s": {"native": [10, 20, 30], "with": [11, 20, 31]}}},
             "other": {"of": "median", "rows": {"said": {"8 blocks, nothing to do": [3]}}}})
         with open(os.path.join(out, "figures"), encoding="utf-8") as file:
-            self.assertEqual(file.read().splitlines()[:3], ["[speed]\tnative\twith\ttimes", "pair_ns\t200\t4\t50x",
-                                                            "rate_per_s\t5\t50\t10x"])
+            self.assertEqual(file.read().splitlines()[:5], ["[speed]\tnative\twith\ttimes", "pair_ns\t200\t4\t50x",
+                                                            "rate_per_s\t5\t50\t10x", "[pair]\tnative\twith\ttimes",
+                                                            "a_per_s\t30\t31\t1.03x"])
 
     # ---- results become text -----------------------------------------------------------------
 
@@ -169,6 +176,13 @@ Between 3 us.
         for table, ours in (("t", 10.1), ("paging-t", 100)):  # natively without the limit
             page = self.page({table: {"rows": {"a_us": {"native": [10], "with": [ours]}}}}, "<!-- slower -->\n")
             self.assertIn("No row is.", page.text)
+
+    def test_what_each_process_has_measured_both_ways(self):
+        rows = {"a_us": {"native": [10, 13, 14], "with": [20, 13, 15]}, "b_us": {"native": [3]}}
+        page = self.page({"t": {"rows": rows, "of": "paired"}},
+                         "<!-- table one | native | ours | times\nit | t/a_us\n-->\n{t/b_us.native}\n")
+        self.assertIn("| it | 14 us (10 to 14) | 15 us (13 to 20) | 0.93x |\n\n*NVIDIA H200, driver 580.1, 2026-01-02, commit "
+                      "abc: both measured in turns, the median ratio of 3 runs.*\n3 us\n", page.text)
 
     def test_rows_have_names(self):
         rows = {name: {"native": [1], "with": [2]} for name in ("pair_65536_ns", "small_4kib_us", "other_us", "step_ms_net", "step_ms_to_marked")}

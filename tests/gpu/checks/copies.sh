@@ -85,7 +85,7 @@ within() {
         sed -n 's/^own //p' "$OUT/$TAG.with.out" >"$OUT/$TAG.native.out"
         sed -i '/^own /d; /^hooked /d' "$OUT/$TAG.with.out"
     done
-    medians "$name" "$OUT/$name".*.native.out -- "$OUT/$name".*.with.out || return 1
+    medians "$name" --paired "$OUT/$name".*.native.out -- "$OUT/$name".*.with.out || return 1
     tabulate "$name"
 }
 
