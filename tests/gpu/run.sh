@@ -163,9 +163,11 @@ report_checks
 pools_background_checks
 managed_background_checks
 waits_background_checks
+copies_background_checks
 wait_for_background
 life_checks # beside kernels that do not end
 wait_for_background
+soak_checks
 
 # From here on nothing runs beside a check that measures time or memory.
 phase "what measures"
@@ -187,6 +189,5 @@ pools_checks
 pinned_checks
 paging_checks
 control_checks
-soak_checks
 exec {HOLD}>&-
 finish

@@ -185,15 +185,15 @@ hostile() {
 }
 
 # As long as a soak takes; COPIES_S=600 for the ten minutes that are asked of a new crew.
-hostile_checks() {
+copies_background_checks() {
     local what most=$((8 << 20)) seconds=${COPIES_S:-$SOAK_S}
-    SECONDS_OF_IT=$seconds check copies/hostile hostile storm $((seconds * 10)) $((16 << 20))
-    SECONDS_OF_IT=$seconds check copies/hostile-small hostile storm $((SOAK_S * 10)) $((256 << 10))
+    SECONDS_OF_IT=$seconds background check copies/hostile hostile storm $((seconds * 10)) $((16 << 20))
+    SECONDS_OF_IT=$seconds background check copies/hostile-small hostile storm $((SOAK_S * 10)) $((256 << 10))
     for what in signals forks; do
-        check "copies/hostile-$what" hostile "$what" 50 $most
+        background check "copies/hostile-$what" hostile "$what" 50 $most
     done
     for what in cancelled contexts exit gone shut cut late; do
-        check "copies/hostile-$what" hostile "$what" $most
+        background check "copies/hostile-$what" hostile "$what" $most
     done
 }
 
@@ -205,5 +205,4 @@ copies_checks() {
     first_copy_checks
     few_cores_checks
     whole_checks
-    hostile_checks
 }
