@@ -4,12 +4,15 @@
  * not return before it is done with that memory; in a graph it may run when the graph does. What is
  * copied to such memory is there when the launch returns (R543 in tests/sim/RULES.md). They are
  * noted when they enter a graph, so that launches cost nothing. Child graphs, clones and updates
- * take their nodes from graphs that were looked at. */
+ * take their nodes from graphs that were looked at.
+ *
+ * Nodes that allocate take memory of the card when they are made. */
 #include "interpose/hooks/entry_graph.h"
 
 #include "interpose/core/base/pages.h"
 #include "interpose/core/driver/driver.h"
 #include "interpose/hooks/entry.h"
+#include "interpose/hooks/entry_retry.h"
 #include "interpose/hooks/movable/graph_memory.h"
 #include "policy/order/drain.h"
 
@@ -57,6 +60,16 @@ static void note_node(const CUgraphNodeParams *parameters)
         note_copy(&parameters->memcpy.copyParams);
     if (parameters && parameters->type == CU_GRAPH_NODE_TYPE_MEMSET)
         note_fill(&parameters->memset);
+}
+
+/* --- memory of graphs, which may find its room in our caches --- */
+
+/* NULL: the current context's. */
+static struct ag_device *device_of_node(const CUgraphNodeParams *parameters)
+{
+    return parameters && parameters->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC
+               ? ag_entry_device_at(&parameters->alloc.poolProps.location)
+               : NULL;
 }
 
 /* --- graphs that were captured --- */

@@ -113,12 +113,6 @@ static struct ag_device *limited_device(const CUmemAllocationProp *properties)
     return ag_device_of(properties->location.id);
 }
 
-/* Whatever context is current. NULL: it is no device's. */
-static struct ag_device *device_at(const CUmemLocation *location)
-{
-    return location->type == CU_MEM_LOCATION_TYPE_DEVICE ? ag_device_of(location->id) : NULL;
-}
-
 /* Memory without an address. */
 static CUresult create_physical(CUmemGenericAllocationHandle *handle, size_t size,
                                 const CUmemAllocationProp *properties, unsigned long long flags)
@@ -131,7 +125,7 @@ static CUresult create_physical(CUmemGenericAllocationHandle *handle, size_t siz
         return CUDA_ERROR_OUT_OF_MEMORY;
     result = ag_cu.cuMemCreate(handle, size, properties, flags);
     if (result == CUDA_SUCCESS || result == CUDA_ERROR_OUT_OF_MEMORY) /* so it exists */
-        device = device_at(&properties->location);
+        device = ag_entry_device_at(&properties->location);
     if (result == CUDA_ERROR_OUT_OF_MEMORY && ag_pressure_relieve_for_call(device))
         result = ag_cu.cuMemCreate(handle, size, properties, flags);
     if (limited && (result != CUDA_SUCCESS || !ag_budget_note(limited, *handle, size)))

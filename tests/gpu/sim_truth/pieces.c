@@ -547,6 +547,79 @@ void group_piece_capture(void)
         ended);
 }
 
+/* ---- copies and fills in an executable graph that come to be of other memory ---- */
+
+static void copy_line(const char *id, const char *name, CUgraphExec exec, CUgraphNode node_of_copy,
+                      CUdeviceptr to, CUdeviceptr from)
+{
+    CUDA_MEMCPY3D copy = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                          .srcDevice = from,
+                          .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                          .dstDevice = to,
+                          .WidthInBytes = 64,
+                          .Height = 1,
+                          .Depth = 1};
+
+    row(id, name, "code %d", D(cuGraphExecMemcpyNodeSetParams)(exec, node_of_copy, &copy, context));
+}
+
+static void fill_line(const char *id, const char *name, CUgraphExec exec, CUgraphNode fill,
+                      CUdeviceptr to)
+{
+    CUDA_MEMSET_NODE_PARAMS set = {.dst = to, .elementSize = 4, .width = 8, .height = 1};
+
+    row(id, name, "code %d", D(cuGraphExecMemsetNodeSetParams)(exec, fill, &set, context));
+}
+
+/* A graph of a copy and a fill of plain memory of the device. */
+static CUgraphExec plain_graph(CUdeviceptr p, CUdeviceptr q, CUgraphNode *ret_copy,
+                               CUgraphNode *ret_fill)
+{
+    CUDA_MEMSET_NODE_PARAMS set = {.dst = p, .elementSize = 4, .width = 8, .height = 1};
+    CUDA_MEMCPY3D copy = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                          .srcDevice = p,
+                          .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                          .dstDevice = q,
+                          .WidthInBytes = 64,
+                          .Height = 1,
+                          .Depth = 1};
+    CUgraph graph;
+    CUgraphExec exec;
+
+    OK(D(cuGraphCreate)(&graph, 0));
+    OK(D(cuGraphAddMemcpyNode)(ret_copy, graph, NULL, 0, &copy, context));
+    OK(D(cuGraphAddMemsetNode)(ret_fill, graph, NULL, 0, &set, context));
+    OK(D(cuGraphInstantiate)(&exec, graph, 0));
+    return exec;
+}
+
+void group_piece_graphs(void)
+{
+    CUdeviceptr p, q, pieces, managed, pool;
+    CUgraphNode copy, fill;
+    CUgraphExec exec;
+
+    open_device();
+    p = device_memory(4096);
+    q = device_memory(4096);
+    pieces = range(2);
+    managed = managed_memory(4096);
+    pool = pool_memory(4096);
+    exec = plain_graph(p, q, &copy, &fill);
+    fill_line("R1321", "a fill in an exec comes to be of a piece on the device", exec, fill,
+              pieces);
+    fill_line("R1322", "then of one on the host", exec, fill, pieces + PIECE);
+    fill_line("R1323", "then of device memory again", exec, fill, p);
+    copy_line("R1324", "a copy in an exec comes to be to a piece on the host", exec, copy,
+              pieces + PIECE, p);
+    copy_line("R1325", "then from one to one on the device", exec, copy, pieces, pieces + PIECE);
+    copy_line("R1326", "then between device memory again", exec, copy, q, p);
+    fill_line("R1327", "a fill in an exec comes to be of managed memory", exec, fill, managed);
+    fill_line("R1328", "then of pool memory", exec, fill, pool);
+    copy_line("R1329", "a copy in an exec comes to be from managed to pool memory", exec, copy,
+              pool, managed);
+}
+
 /* ---- contexts ---- */
 
 static void without_context(void)

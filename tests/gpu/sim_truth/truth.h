@@ -91,6 +91,7 @@
     X("piece others", group_piece_others)                              \
     X("piece waits", group_piece_waits)                                \
     X("piece capture", group_piece_capture)                            \
+    X("piece graphs", group_piece_graphs)                              \
     X("piece contexts", group_piece_contexts)                          \
     X("piece fault: unmapped", group_piece_fault_unmapped)             \
     X("piece fault: shut", group_piece_fault_shut)                     \

@@ -66,6 +66,8 @@ struct traits {
     bool ends;     /* contexts may, before the program does */
     bool pins;     /* pinned memory that comes and goes, with work under way (op_pin) */
     bool large;    /* blocks of some MiB, and kernels that follow pointers (op_follow.c) */
+    bool graphs;   /* graphs that are built by hand (graphs/op_graph.c) */
+    bool by_nodes; /* the host sees work by host functions in these graphs alone */
     unsigned n_bystanders; /* streams that are created at the start and never used */
 };
 
@@ -76,6 +78,8 @@ void traits_with_iterations(struct traits *traits);
 void traits_with_pageable(struct traits *traits);
 /* Likewise, but that many blocks are large, and that kernels find pointers in memory. */
 void traits_with_large(struct traits *traits);
+/* Likewise, but that it builds graphs by hand. */
+void traits_with_graphs(struct traits *traits);
 /* Does this seed's program rely on nothing but the order on the device? Then even frees that are
  * forced never to wait (ALLOGRAFT_FREE=ordered) may not change it. A free while a capture is open
  * keeps no order under that setting. */
@@ -181,17 +185,40 @@ struct event {
     struct clock at;
 };
 
-#define MAX_USES 24
+#define MAX_USES  24
+#define MAX_NODES 10
+
+/* A node of a graph that was built by hand (graphs/op_graph.c). */
+struct node {
+    enum {
+        NODE_KERNEL,
+        NODE_CHILD,
+        NODE_MEMSET,
+        NODE_COPY,
+        NODE_HOST,
+        NODE_TEMPORARY,
+        NODE_EMPTY
+    } kind;
+    enum kernel kernel;
+    unsigned chain, other; /* it comes after the last nodes of these chains */
+    unsigned use;          /* the first of its buffers: what it writes, and what it reads */
+    uint32_t value;
+    CUgraphNode handle;
+};
+
+struct use {
+    unsigned buffer, id, stream; /* the stream, or the chain, in which it is used */
+    bool write;
+};
 
 struct graph {
-    bool alive;
-    unsigned id, context, n_uses, n_marks;
-    CUgraph graph;
+    bool alive, has_memory; /* has_memory: of its own */
+    unsigned id, context, n_uses, n_marks, n_nodes;
+    CUgraph graph; /* NULL: the program has destroyed it */
     CUgraphExec exec;
-    struct {
-        unsigned buffer, id, stream;
-        bool write;
-    } uses[MAX_USES];
+    struct use uses[MAX_USES];    /* of the executable graph */
+    struct use first[MAX_USES];   /* likewise, where it is instantiated anew */
+    struct node nodes[MAX_NODES]; /* in the order in which they were added */
 };
 
 struct capture {
@@ -378,6 +405,8 @@ void used_both(struct world *w, unsigned stream, struct buffer *dst, struct buff
 bool host_side(const struct buffer *buffer);
 /* Memory that the driver does not know. */
 bool host_alone(const struct buffer *buffer);
+/* The function writes the variable, each time from then on. */
+CUDA_HOST_NODE_PARAMS host_node_of(const struct buffer *variable, uint64_t value);
 CUresult launch_host_function(struct world *w, unsigned stream, struct buffer *variable,
                               uint64_t value, void **kept);
 bool read_back(struct world *w, struct buffer *buffer, unsigned stream, bool async);
@@ -460,6 +489,21 @@ bool op_capture_end(struct world *w);
 bool op_in_capture(struct world *w);
 bool op_graph_launch(struct world *w);
 bool op_graph_destroy(struct world *w);
+/* May the graph use the buffer in this stream or chain, beside what its others do with it? Uses
+ * before number `since` come before it in any case. */
+bool graph_may_use(const struct graph *graph, unsigned since, const struct buffer *buffer,
+                   unsigned stream, bool write);
+/* There is room for one more. */
+void graph_use(struct world *w, struct graph *graph, const struct buffer *buffer, unsigned stream,
+               bool write);
+/* One that is not alive, or NULL. */
+struct graph *graph_slot(struct world *w);
+/* One that is alive, and whose context is; built: by hand. Or NULL. */
+struct graph *graph_pick(struct world *w, bool built);
+void graph_destroy(struct graph *graph);
+
+/* ---- graphs/op_graph.c ---- */
+bool op_graph_by_hand(struct world *w);
 /* Is this call one that the open capture forbids, or that waits for the stream that captures? */
 bool capture_forbids_waiting(const struct world *w);
 bool capture_forbids_legacy(const struct world *w);

@@ -53,6 +53,7 @@ class Runner:
         options += ['--iterations'] if self.args.iterations else []
         options += ['--pageable'] if self.args.pageable else []
         options += ['--large'] if self.args.large else []
+        options += ['--graphs'] if self.args.graphs else []
         if self.args.lookup:
             options += ['--lookup', self.args.lookup]
         return [self.args.program] + options + list(more)
@@ -196,6 +197,7 @@ class Runner:
         text += '--iterations ' if self.args.iterations else ''
         text += '--pageable ' if self.args.pageable else ''
         text += '--large ' if self.args.large else ''
+        text += '--graphs ' if self.args.graphs else ''
         return text + ('--ipc ' if self.args.ipc else '')
 
 
@@ -243,6 +245,7 @@ def read_arguments(words):
                         help="programs that copy from and to the host's memory all the time")
     parser.add_argument('--large', action='store_true',
                         help='programs with blocks of some MiB, and kernels that find pointers in memory')
+    parser.add_argument('--graphs', action='store_true', help='programs that build graphs by hand, and change them')
     parser.add_argument('--need', help='counters of the reports, with commas: each was counted')
     parser.add_argument('--none', help='counters of the reports, with commas: none was counted')
     parser.add_argument('--lookup', help='linked, dlsym or get-proc; else as the seed says')

@@ -58,13 +58,9 @@ static void forget_context(struct world *w, unsigned context)
     for (unsigned i = 0; i < MAX_EVENTS; i++)
         if (w->events[i].context == context)
             w->events[i].alive = false;
-    for (unsigned i = 0; i < MAX_GRAPHS; i++) {
-        if (!w->graphs[i].alive || w->graphs[i].context != context)
-            continue;
-        (void)cu.cuGraphExecDestroy(w->graphs[i].exec);
-        (void)cu.cuGraphDestroy(w->graphs[i].graph);
-        w->graphs[i].alive = false;
-    }
+    for (unsigned i = 0; i < MAX_GRAPHS; i++)
+        if (w->graphs[i].alive && w->graphs[i].context == context)
+            graph_destroy(&w->graphs[i]);
     w->contexts[context].alive = false;
     if (context < 2)
         w->peer_open[0] = w->peer_open[1] = false;

@@ -195,6 +195,8 @@ bool op_alloc_visible(struct world *w)
         return false;
     if (w->traits->batches && (w->traits->seed % 2 || chance(w, 50)))
         kind = BUFFER_PAGEABLE;
+    if (w->traits->by_nodes)
+        kind = BUFFER_VARIABLE;
     buffer =
         buffer_new(w, kind, some_context(w), kind == BUFFER_VARIABLE ? 16 : 512u << draw(w, 6));
     if (!buffer)

@@ -341,17 +341,23 @@ static struct buffer *pick_variable(struct world *w, unsigned stream)
     return NULL;
 }
 
+CUDA_HOST_NODE_PARAMS host_node_of(const struct buffer *variable, uint64_t value)
+{
+    struct host_work *work = calloc(1, sizeof(*work)); /* for ever, as below */
+
+    if (!work)
+        abort();
+    *work = (struct host_work){.variable = variable->host, .value = value};
+    return (CUDA_HOST_NODE_PARAMS){.fn = host_function, .userData = work};
+}
+
 CUresult launch_host_function(struct world *w, unsigned stream, struct buffer *variable,
                               uint64_t value, void **kept)
 {
     struct host_work *work = kept ? *kept : NULL;
 
-    if (!work || work->variable != variable->host || work->value != value) {
-        work = calloc(1, sizeof(*work)); /* for ever, as below */
-        if (!work)
-            abort();
-        *work = (struct host_work){.variable = variable->host, .value = value};
-    }
+    if (!work || work->variable != variable->host || work->value != value)
+        work = host_node_of(variable, value).userData;
     if (kept)
         *kept = work;
     return cu.cuLaunchHostFunc(stream_handle(w, stream), host_function, work);
@@ -364,7 +370,7 @@ bool op_host_function(struct world *w)
     struct host_work *work;
     CUresult result;
 
-    if (!may_look(w) || stream == MAX_STREAMS)
+    if (!may_look(w) || w->traits->by_nodes || stream == MAX_STREAMS)
         return false;
     variable = pick_variable(w, stream);
     if (!variable)

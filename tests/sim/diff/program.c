@@ -124,6 +124,14 @@ void traits_with_large(struct traits *traits)
     traits->large = traits->hungry = true;
 }
 
+void traits_with_graphs(struct traits *traits)
+{
+    traits->graphs = true;
+    traits->by_nodes = traits->visible && traits->seed % 3 == 1;
+    if (traits->by_nodes) /* what shows the host work otherwise */
+        traits->pins = traits->batches = traits->shares = traits->ipc = false;
+}
+
 /* ---- operations ---- */
 
 static const struct {
@@ -182,6 +190,9 @@ void one_operation(struct world *w)
     if (w->traits->pageable && !w->submits_nothing && chance(w, 25) && op_host_copy(w))
         return;
     if (w->traits->large && !w->submits_nothing && chance(w, 15) && op_follow(w))
+        return;
+    if (w->traits->graphs && !w->submits_nothing && !w->capture.open && chance(w, 25) &&
+        op_graph_by_hand(w))
         return;
     if (w->traits->shares && !w->submits_nothing && !w->capture.open && chance(w, 6) && op_share(w))
         return;

@@ -398,6 +398,12 @@ CUresult cuGraphUpload(CUgraphExec exec, CUstream handle)
 
 /* ---- what an update may change ---- */
 
+static bool is_on_host(const struct sim_block *block)
+{
+    return block->kind == SIM_BLOCK_HOST ||
+           (block->kind == SIM_BLOCK_MAPPED && block->device == CU_DEVICE_CPU);
+}
+
 static bool same_place(const struct sim_span *a, const struct sim_span *b)
 {
     const struct sim_block *x = sim_block_at(a->address), *y = sim_block_at(b->address);
@@ -406,7 +412,7 @@ static bool same_place(const struct sim_span *a, const struct sim_span *b)
         return false;
     if (!x || !y)
         return true;
-    if (x->kind == SIM_BLOCK_HOST || y->kind == SIM_BLOCK_HOST)
+    if (is_on_host(x) || is_on_host(y))
         return true;
     if (x->device != y->device)
         return false;

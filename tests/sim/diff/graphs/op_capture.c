@@ -68,13 +68,10 @@ bool op_capture_begin(struct world *w)
 
 /* ---- into the capture ---- */
 
-/* May the graph use the buffer on this stream, beside what its other stream does? */
-static bool free_of_conflict(const struct world *w, const struct buffer *buffer, unsigned stream,
-                             bool write)
+bool graph_may_use(const struct graph *graph, unsigned since, const struct buffer *buffer,
+                   unsigned stream, bool write)
 {
-    const struct graph *graph = &w->capture.graph;
-
-    for (unsigned i = 0; i < graph->n_uses; i++)
+    for (unsigned i = since; i < graph->n_uses; i++)
         if (graph->uses[i].id == buffer->id && graph->uses[i].stream != stream &&
             (write || graph->uses[i].write))
             return false;
@@ -94,16 +91,15 @@ static struct buffer *pick_captured(struct world *w, unsigned stream, bool write
             continue;
         if (buffer->live && buffer->filled &&
             buffer_reachable(w, buffer, w->streams[stream].context) &&
-            free_of_conflict(w, buffer, stream, write) && draw(w, ++n) == 0)
+            graph_may_use(&w->capture.graph, 0, buffer, stream, write) && draw(w, ++n) == 0)
             found = buffer;
     }
     return found;
 }
 
-static void note_use(struct world *w, const struct buffer *buffer, unsigned stream, bool write)
+void graph_use(struct world *w, struct graph *graph, const struct buffer *buffer, unsigned stream,
+               bool write)
 {
-    struct graph *graph = &w->capture.graph;
-
     graph->uses[graph->n_uses].buffer = (unsigned)(buffer - w->buffers);
     graph->uses[graph->n_uses].id = buffer->id;
     graph->uses[graph->n_uses].stream = stream;
@@ -153,8 +149,8 @@ static bool capture_work(struct world *w)
     else
         result = launch_two(w, stream, what == 4 ? KERNEL_HASH : KERNEL_ADD, dst->p, src->p,
                             what == 4 ? src->extent : n);
-    note_use(w, dst, stream, true);
-    note_use(w, src, stream, false);
+    graph_use(w, &capture->graph, dst, stream, true);
+    graph_use(w, &capture->graph, src, stream, false);
     if (!did(w, result, "captured %u b%u b%u s%u", what, dst->id, src->id, stream))
         capture->dead = true;
     return true;
@@ -296,10 +292,20 @@ static void capture_close(struct world *w)
     (void)cu.cuEventDestroy_v2(capture->join);
 }
 
+struct graph *graph_slot(struct world *w)
+{
+    struct graph *found = NULL;
+
+    for (unsigned i = 0; i < MAX_GRAPHS; i++)
+        if (!w->graphs[i].alive)
+            found = &w->graphs[i];
+    return found;
+}
+
 bool op_capture_end(struct world *w)
 {
     struct capture *capture = &w->capture;
-    struct graph *graph = NULL;
+    struct graph *graph;
     CUresult result;
 
     if (capture->branched && !capture->dead) {
@@ -313,9 +319,7 @@ bool op_capture_end(struct world *w)
     capture_close(w);
     if (result != CUDA_SUCCESS)
         return true;
-    for (unsigned i = 0; i < MAX_GRAPHS; i++)
-        if (!w->graphs[i].alive)
-            graph = &w->graphs[i];
+    graph = graph_slot(w);
     if (graph)
         result =
             ROOM(w, capture->graph.context, 0,
@@ -330,15 +334,24 @@ bool op_capture_end(struct world *w)
     return true;
 }
 
-static struct graph *pick_graph(struct world *w)
+struct graph *graph_pick(struct world *w, bool built)
 {
     struct graph *found = NULL;
     unsigned n = 0;
 
     for (unsigned i = 0; i < MAX_GRAPHS; i++)
-        if (w->graphs[i].alive && w->contexts[w->graphs[i].context].alive && draw(w, ++n) == 0)
+        if (w->graphs[i].alive && w->contexts[w->graphs[i].context].alive &&
+            (!built || w->graphs[i].n_nodes) && draw(w, ++n) == 0)
             found = &w->graphs[i];
     return found;
+}
+
+void graph_destroy(struct graph *graph)
+{
+    (void)cu.cuGraphExecDestroy(graph->exec);
+    if (graph->graph)
+        (void)cu.cuGraphDestroy(graph->graph);
+    graph->alive = false;
 }
 
 /* Is all that the graph uses there, and ordered before a launch on the stream? */
@@ -350,8 +363,8 @@ static bool may_launch(const struct world *w, const struct graph *graph, unsigne
     for (unsigned i = 0; i < graph->n_uses; i++) {
         const struct buffer *buffer = &w->buffers[graph->uses[i].buffer];
         if (!buffer->live || buffer->id != graph->uses[i].id ||
-            !buffer_reachable(w, buffer, graph->context) || !clock_covers(&before, &buffer->born) ||
-            !clock_covers(&before, &buffer->wrote) ||
+            !(host_alone(buffer) || buffer_reachable(w, buffer, graph->context)) ||
+            !clock_covers(&before, &buffer->born) || !clock_covers(&before, &buffer->wrote) ||
             (graph->uses[i].write && !clock_covers(&before, &buffer->read)))
             return false;
     }
@@ -360,7 +373,7 @@ static bool may_launch(const struct world *w, const struct graph *graph, unsigne
 
 bool op_graph_launch(struct world *w)
 {
-    struct graph *graph = pick_graph(w);
+    struct graph *graph = graph_pick(w, false);
     unsigned stream = stream_pick(w);
     struct clock stamp;
 
@@ -380,13 +393,14 @@ bool op_graph_launch(struct world *w)
 
 bool op_graph_destroy(struct world *w)
 {
-    struct graph *graph = pick_graph(w);
+    struct graph *graph = graph_pick(w, false);
 
     if (!graph || w->capture.open)
         return false;
     use_context(w, graph->context);
     (void)did(w, cu.cuGraphExecDestroy(graph->exec), "cuGraphExecDestroy g%u", graph->id);
-    (void)did(w, cu.cuGraphDestroy(graph->graph), "cuGraphDestroy g%u", graph->id);
+    if (graph->graph)
+        (void)did(w, cu.cuGraphDestroy(graph->graph), "cuGraphDestroy g%u", graph->id);
     graph->alive = false;
     return true;
 }
