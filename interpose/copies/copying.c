@@ -49,6 +49,9 @@
 #define SHORT_NS        30000u /* less than the upload before, the crew's, has saved */
 #define LONGEST_REST    255u
 #define UNWAITED_BYTES  ((size_t)2 << 20) /* of an upload that natively waits for no work (H100) */
+/* A process that copies no more than that is asked nothing about it: a tenth of what is to be lost
+ * before slots are made. */
+#define FIRST_BYTES ((size_t)32 << 20)
 
 static struct {
     size_t least;      /* bytes that a copy must have */
@@ -60,8 +63,9 @@ static struct {
     uint64_t alone_ns; /* for how long the caller is taken to be alone */
     /* Until then the caller is the only one that has a processor; any thread's to read. */
     _Atomic uint64_t alone_until_ns;
-    _Atomic(CUstream) left_on; /* with an upload that may be unfinished; likewise */
-    uint32_t rest, next_rest;  /* uploads after which nobody waits for them now */
+    _Atomic(CUstream) left_on;  /* with an upload that may be unfinished; likewise */
+    _Atomic size_t first_bytes; /* copied, of whatever memory, until FIRST_BYTES; likewise */
+    uint32_t rest, next_rest;   /* uploads after which nobody waits for them now */
     struct ag_worth_table worth;
 } self; /* but for the settings, the claimer's */
 
@@ -217,7 +221,7 @@ static bool host_has_room(void)
     return !room.total_bytes || room.available_bytes / LEAST_ROOM >= AG_SLOTS_BYTES;
 }
 
-/* A process that copies little is asked nothing, and has nothing made. */
+/* A process that copies little has nothing made. */
 static struct ag_slots *slots_for(struct attempt *attempt, size_t bytes)
 {
     struct ag_slots *slots = ag_slots_find(attempt->context);
@@ -469,13 +473,24 @@ static bool copy_it(struct ag_copying *copying, struct ag_copied *what,
            try_copy(&attempt);
 }
 
+/* Relaxed: a count alone. */
+static bool is_among_the_first(size_t bytes)
+{
+    size_t before = atomic_load_explicit(&self.first_bytes, memory_order_relaxed);
+
+    if (self.is_forced || before >= FIRST_BYTES)
+        return false;
+    (void)atomic_fetch_add_explicit(&self.first_bytes, bytes, memory_order_relaxed);
+    return before + bytes <= FIRST_BYTES;
+}
+
 /* Nothing is asked of the driver where the size says it all, nor of anybody while the crew is known
  * to gain nothing. */
 static bool is_worth_a_look(size_t bytes, enum ag_copying_way way)
 {
     uint64_t alone_until_ns;
 
-    if (bytes < self.least || ag_capture_is_open() || !ag_reach_can())
+    if (bytes < self.least || is_among_the_first(bytes) || ag_capture_is_open() || !ag_reach_can())
         return false;
     /* Relaxed: a time alone; who reads an old one asks once more. */
     alone_until_ns = atomic_load_explicit(&self.alone_until_ns, memory_order_relaxed);

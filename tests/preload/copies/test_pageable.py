@@ -4,7 +4,7 @@ import mmap
 import re
 import unittest
 
-from harness import SEEDS, Case, but_under_tsan, main, preloaded, program, share
+from harness import SEEDS, Case, but_under_tsan, main, preloaded, program, run, share
 
 SMALLEST = {'ALLOGRAFT_COPY': 'auto', 'ALLOGRAFT_COPY_FROM': '1', 'ALLOGRAFT_COPY_THREADS': '3'}
 VARIANTS = [SMALLEST,
@@ -130,6 +130,13 @@ class Pageable(Case):
         self.assertEqual(out, '40 copies of 1048575 bytes: 0 wrong; threads of ours: 0, registered: 0\n'
                               '2 copies of 16777216 bytes: 0 wrong; threads of ours: 0, registered: 0\n')
         self.assertEqual(sum(copies.values()), 0)
+
+    @but_under_tsan
+    def test_nor_is_it_asked_anything(self):
+        asked = [re.findall(r'^sim: \[\d+\] (cuPointer\w+|cuStreamQuery|cuStreamGet\w+)', result.err, re.M)
+                 for result in (run([program('preload_pageable'), 'little'], {'SIM_LOG': '1'}),
+                                preloaded([program('preload_pageable'), 'little'], dict(AUTO, SIM_LOG='1')))]
+        self.assertEqual(asked[1], asked[0])
 
     @but_under_tsan  # the crew's threads do there what they do in the parts above
     @unittest.skipUnless(REACHES, 'an older kernel')
