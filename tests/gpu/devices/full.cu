@@ -1,6 +1,7 @@
 /*
  * A card that was full: what has been freed of it can be had again while a stream is captured, and
- * a kernel finds the memory for its stack. What the driver says of each step is printed.
+ * by a node of a graph, and a kernel finds the memory for its stack. What the driver says of each
+ * step is printed.
  */
 #include "tests/gpu/replay/graph.h"
 
@@ -33,6 +34,29 @@ static void ask_in_capture(cudaStreamCaptureMode mode, unsigned *word, size_t by
     OK(cudaStreamDestroy(stream));
 }
 
+/* The same for memory of a graph's own. */
+static void ask_by_node(size_t bytes)
+{
+    cudaMemAllocNodeParams memory = {};
+    cudaGraph_t graph;
+    cudaGraphExec_t exec = nullptr;
+    cudaGraphNode_t node;
+
+    memory.poolProps.allocType = cudaMemAllocationTypePinned;
+    memory.poolProps.location.type = cudaMemLocationTypeDevice;
+    memory.bytesize = bytes;
+    OK(cudaGraphCreate(&graph, 0));
+    printf("node: %d\n", cudaGraphAddMemAllocNode(&node, graph, nullptr, 0, &memory));
+    printf("instantiated: %d\n",
+           cudaGraphInstantiate(&exec, graph, cudaGraphInstantiateFlagAutoFreeOnLaunch));
+    printf("launched: %d\n", cudaGraphLaunch(exec, 0));
+    OK(cudaDeviceSynchronize());
+    if (exec)
+        OK(cudaGraphExecDestroy(exec));
+    OK(cudaGraphDestroy(graph));
+    OK(cudaDeviceGraphMemTrim(0));
+}
+
 /* Of a card that is full but for some pieces, where others have been freed. */
 static void ask_in_captures(std::vector<unsigned *> &pieces)
 {
@@ -51,6 +75,7 @@ static void ask_in_captures(std::vector<unsigned *> &pieces)
         }
         ask_in_capture(turn ? cudaStreamCaptureModeRelaxed : cudaStreamCaptureModeGlobal, pieces[0],
                        (2 * n_freed - 4) * piece_bytes);
+        ask_by_node((2 * n_freed - 4) * piece_bytes);
         for (size_t i = 0; i < n_freed; i++) {
             OK(cudaMalloc(&piece, piece_bytes));
             pieces.push_back(piece);
