@@ -228,8 +228,15 @@ suite_assembly() {
 }
 
 linters=(clang-format clang-tidy cppcheck)
-# What clang-tidy need not read again, unless everything is asked for: sources as they were so long ago.
-LINTED_BEFORE="2 days ago"
+# The commit since which clang-tidy reads what has changed, unless everything is asked for: a day old, and twenty others
+# ago. Nothing where there is none such: then it reads all.
+linted_commit() {
+    local day twenty
+    day=$(git -C "$ROOT" rev-list -1 --before="1 day ago" HEAD 2>/dev/null) || return
+    twenty=$(git -C "$ROOT" rev-parse --quiet --verify HEAD~20) || return
+    git -C "$ROOT" merge-base --is-ancestor "$twenty" "$day" 2>/dev/null && day=$twenty
+    echo "$day"
+}
 
 # make_headers LOG: the generated ones, which other files include.
 make_headers() {
@@ -249,7 +256,7 @@ suite_lint() {
         broken "lint" "could not be set up" "$log"
         return
     fi
-    [ "$effort" = full ] || since=$(git -C "$ROOT" rev-list -1 --before="$LINTED_BEFORE" HEAD 2>/dev/null)
+    [ "$effort" = full ] || since=$(linted_commit)
     for name in "${linters[@]}"; do
         LINT_SINCE=$since python3 "$ROOT/tests/lint/lint.py" "$ROOT" "$BUILD" "$name" </dev/null 2>&1 | tee "$log" | progress "$name" all
         word=$(sed -n "s/^$name: //p" "$log" | tail -n 1)
