@@ -67,6 +67,7 @@ struct traits {
     bool pins;     /* pinned memory that comes and goes, with work under way (op_pin) */
     bool large;    /* blocks of some MiB, and kernels that follow pointers (op_follow.c) */
     bool graphs;   /* graphs that are built by hand (graphs/op_graph.c) */
+    bool places;   /* what pools keep, and where managed memory is to lie (op_pool.c) */
     bool by_nodes; /* the host sees work by host functions in these graphs alone */
     unsigned n_bystanders; /* streams that are created at the start and never used */
 };
@@ -80,6 +81,8 @@ void traits_with_pageable(struct traits *traits);
 void traits_with_large(struct traits *traits);
 /* Likewise, but that it builds graphs by hand. */
 void traits_with_graphs(struct traits *traits);
+/* Likewise, but that it has pools and managed memory, and says how they are to be. */
+void traits_with_pools(struct traits *traits);
 /* Does this seed's program rely on nothing but the order on the device? Then even frees that are
  * forced never to wait (ALLOGRAFT_FREE=ordered) may not change it. A free while a capture is open
  * keeps no order under that setting. */
@@ -501,6 +504,9 @@ struct graph *graph_slot(struct world *w);
 /* One that is alive, and whose context is; built: by hand. Or NULL. */
 struct graph *graph_pick(struct world *w, bool built);
 void graph_destroy(struct graph *graph);
+
+/* ---- op_pool.c ---- */
+bool op_pool(struct world *w);
 
 /* ---- graphs/op_graph.c ---- */
 bool op_graph_by_hand(struct world *w);

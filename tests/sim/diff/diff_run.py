@@ -54,6 +54,7 @@ class Runner:
         options += ['--pageable'] if self.args.pageable else []
         options += ['--large'] if self.args.large else []
         options += ['--graphs'] if self.args.graphs else []
+        options += ['--pools'] if self.args.pools else []
         if self.args.lookup:
             options += ['--lookup', self.args.lookup]
         return [self.args.program] + options + list(more)
@@ -198,6 +199,7 @@ class Runner:
         text += '--pageable ' if self.args.pageable else ''
         text += '--large ' if self.args.large else ''
         text += '--graphs ' if self.args.graphs else ''
+        text += '--pools ' if self.args.pools else ''
         return text + ('--ipc ' if self.args.ipc else '')
 
 
@@ -246,6 +248,8 @@ def read_arguments(words):
     parser.add_argument('--large', action='store_true',
                         help='programs with blocks of some MiB, and kernels that find pointers in memory')
     parser.add_argument('--graphs', action='store_true', help='programs that build graphs by hand, and change them')
+    parser.add_argument('--pools', action='store_true',
+                        help='programs that say what pools keep, and where managed memory is to lie')
     parser.add_argument('--need', help='counters of the reports, with commas: each was counted')
     parser.add_argument('--none', help='counters of the reports, with commas: none was counted')
     parser.add_argument('--lookup', help='linked, dlsym or get-proc; else as the seed says')

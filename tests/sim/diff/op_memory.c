@@ -197,6 +197,8 @@ bool op_alloc_visible(struct world *w)
         kind = BUFFER_PAGEABLE;
     if (w->traits->by_nodes)
         kind = BUFFER_VARIABLE;
+    else if (w->traits->places && chance(w, 50))
+        kind = BUFFER_MANAGED;
     buffer =
         buffer_new(w, kind, some_context(w), kind == BUFFER_VARIABLE ? 16 : 512u << draw(w, 6));
     if (!buffer)

@@ -132,6 +132,12 @@ void traits_with_graphs(struct traits *traits)
         traits->pins = traits->batches = traits->shares = traits->ipc = false;
 }
 
+void traits_with_pools(struct traits *traits)
+{
+    traits->places = traits->pools = true;
+    traits->deep = false;
+}
+
 /* ---- operations ---- */
 
 static const struct {
@@ -193,6 +199,8 @@ void one_operation(struct world *w)
         return;
     if (w->traits->graphs && !w->submits_nothing && !w->capture.open && chance(w, 25) &&
         op_graph_by_hand(w))
+        return;
+    if (w->traits->places && !w->submits_nothing && !w->capture.open && chance(w, 15) && op_pool(w))
         return;
     if (w->traits->shares && !w->submits_nothing && !w->capture.open && chance(w, 6) && op_share(w))
         return;
