@@ -40,15 +40,15 @@ static void ask_by_node(size_t bytes)
     cudaMemAllocNodeParams memory = {};
     cudaGraph_t graph;
     cudaGraphExec_t exec = nullptr;
-    cudaGraphNode_t node;
+    cudaGraphNode_t node, freed;
 
     memory.poolProps.allocType = cudaMemAllocationTypePinned;
     memory.poolProps.location.type = cudaMemLocationTypeDevice;
     memory.bytesize = bytes;
     OK(cudaGraphCreate(&graph, 0));
     printf("node: %d\n", cudaGraphAddMemAllocNode(&node, graph, nullptr, 0, &memory));
-    printf("instantiated: %d\n",
-           cudaGraphInstantiate(&exec, graph, cudaGraphInstantiateFlagAutoFreeOnLaunch));
+    printf("freed: %d\n", cudaGraphAddMemFreeNode(&freed, graph, &node, 1, memory.dptr));
+    printf("instantiated: %d\n", cudaGraphInstantiate(&exec, graph, 0));
     printf("launched: %d\n", cudaGraphLaunch(exec, 0));
     OK(cudaDeviceSynchronize());
     if (exec)
