@@ -74,7 +74,7 @@ def digits(value):
 
 
 def middle_pair(columns):
-    """Where the ratio of both is the median one, as tests/gpu/medians.py --paired has it; None: they are not both there."""
+    """Where the ratio of both is the median one, of an even number the lower one of two; None: they are not both there."""
     if not {"native", "with"} <= columns.keys():
         return None
     ratios = sorted((ours / native if native else 1, i)

@@ -14,10 +14,12 @@ Names that end in _per_s or _to_marked count as better when larger, all others w
 is not above 0, a difference of two times, there is no such ratio, and 1 stands for it.
 """
 import json
+import os
 import statistics
 import sys
 
-LARGER = ("_per_s", "_to_marked")
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, os.pardir, "docs"))
+from results import LARGER_IS_BETTER, middle_pair  # noqa: E402
 
 
 def figures(paths):
@@ -34,24 +36,17 @@ def summed_up(runs, way, name):
         return min(runs, key=lambda run: run[name])
     if way != "--least":
         return {name: statistics.median(run[name] for run in runs) for name in runs[0]}
-    return {name: (max if name.endswith(LARGER) else min)(run[name] for run in runs) for name in runs[0]}
+    return {name: (max if name.endswith(LARGER_IS_BETTER) else min)(run[name] for run in runs) for name in runs[0]}
 
 
-def paired(runs):
-    """What the process says in which the ratio is the median one; of an even number the lower one of two."""
-    both = [{}, {}]
-    for name in runs[0][0]:
-        ratios = sorted((grafted[name] / native[name] if native[name] else 1, i)
-                        for i, (native, grafted) in enumerate(runs))
-        for side, values in zip(both, runs[ratios[(len(ratios) - 1) // 2][1]]):
-            side[name] = values[name]
-    return both
+def paired(rows):
+    """Both sides as the process says in which the ratio is the median one."""
+    return [{name: row[side][middle_pair(row)] for name, row in rows.items()} for side in ("native", "with")]
 
 
-def kept(sides, way):
+def rows_of(sides):
     """What was measured; where one file counts, that is not the spread of it."""
-    rows = {name: {side: [run[name] for run in runs] for side, runs in sides.items()} for name in sides["native"][0]}
-    return {"of": way.lstrip("-"), "rows": rows}
+    return {name: {side: [run[name] for run in runs] for side, runs in sides.items()} for name in sides["native"][0]}
 
 
 def main():
@@ -67,18 +62,18 @@ def main():
     middle = paths.index("--")
     sides = {"native": figures(paths[:middle]), "with": figures(paths[middle + 1:])}
     if way == "--paired":
-        native, grafted = paired(list(zip(*sides.values())))
+        native, grafted = paired(rows_of(sides))
     else:
         native, grafted = (summed_up(runs, way, by) for runs in sides.values())
     for name, value in native.items():
         other = grafted[name]
         better = 1.0
         if value > 0 and other > 0:
-            better = other / value if name.endswith(LARGER) else value / other
+            better = other / value if name.endswith(LARGER_IS_BETTER) else value / other
         print(f"{name} {value:.6g} {other:.6g} {better:.3g}")
     if keep:
         with open(keep, "w", encoding="utf-8") as file:
-            json.dump(kept(sides, way), file)
+            json.dump({"of": way.lstrip("-"), "rows": rows_of(sides)}, file)
 
 
 main()

@@ -549,16 +549,26 @@ void group_piece_capture(void)
 
 /* ---- copies and fills in an executable graph that come to be of other memory ---- */
 
+static CUDA_MEMCPY3D copy_of(CUdeviceptr to, CUdeviceptr from)
+{
+    return (CUDA_MEMCPY3D){.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                           .srcDevice = from,
+                           .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                           .dstDevice = to,
+                           .WidthInBytes = 64,
+                           .Height = 1,
+                           .Depth = 1};
+}
+
+static CUDA_MEMSET_NODE_PARAMS fill_of(CUdeviceptr to)
+{
+    return (CUDA_MEMSET_NODE_PARAMS){.dst = to, .elementSize = 4, .width = 8, .height = 1};
+}
+
 static void copy_line(const char *id, const char *name, CUgraphExec exec, CUgraphNode node_of_copy,
                       CUdeviceptr to, CUdeviceptr from)
 {
-    CUDA_MEMCPY3D copy = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
-                          .srcDevice = from,
-                          .dstMemoryType = CU_MEMORYTYPE_DEVICE,
-                          .dstDevice = to,
-                          .WidthInBytes = 64,
-                          .Height = 1,
-                          .Depth = 1};
+    CUDA_MEMCPY3D copy = copy_of(to, from);
 
     row(id, name, "code %d", D(cuGraphExecMemcpyNodeSetParams)(exec, node_of_copy, &copy, context));
 }
@@ -566,7 +576,7 @@ static void copy_line(const char *id, const char *name, CUgraphExec exec, CUgrap
 static void fill_line(const char *id, const char *name, CUgraphExec exec, CUgraphNode fill,
                       CUdeviceptr to)
 {
-    CUDA_MEMSET_NODE_PARAMS set = {.dst = to, .elementSize = 4, .width = 8, .height = 1};
+    CUDA_MEMSET_NODE_PARAMS set = fill_of(to);
 
     row(id, name, "code %d", D(cuGraphExecMemsetNodeSetParams)(exec, fill, &set, context));
 }
@@ -575,14 +585,8 @@ static void fill_line(const char *id, const char *name, CUgraphExec exec, CUgrap
 static CUgraphExec plain_graph(CUdeviceptr p, CUdeviceptr q, CUgraphNode *ret_copy,
                                CUgraphNode *ret_fill)
 {
-    CUDA_MEMSET_NODE_PARAMS set = {.dst = p, .elementSize = 4, .width = 8, .height = 1};
-    CUDA_MEMCPY3D copy = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
-                          .srcDevice = p,
-                          .dstMemoryType = CU_MEMORYTYPE_DEVICE,
-                          .dstDevice = q,
-                          .WidthInBytes = 64,
-                          .Height = 1,
-                          .Depth = 1};
+    CUDA_MEMSET_NODE_PARAMS set = fill_of(p);
+    CUDA_MEMCPY3D copy = copy_of(q, p);
     CUgraph graph;
     CUgraphExec exec;
 
