@@ -49,8 +49,8 @@
 #define SHORT_NS        30000u /* less than the upload before, the crew's, has saved */
 #define LONGEST_REST    255u
 #define UNWAITED_BYTES  ((size_t)2 << 20) /* of an upload that natively waits for no work (H100) */
-/* A process that copies no more than that is asked nothing about it: a tenth of what is to be lost
- * before slots are made. */
+/* A process that copies no more than that is asked nothing about it: an eighth of what has to be
+ * copied before slots are made. */
 #define FIRST_BYTES ((size_t)32 << 20)
 
 static struct {

@@ -504,6 +504,8 @@ struct graph *graph_slot(struct world *w);
 /* One that is alive, and whose context is; built: by hand. Or NULL. */
 struct graph *graph_pick(struct world *w, bool built);
 void graph_destroy(struct graph *graph);
+/* The buffer, or NULL if it is gone. */
+const struct buffer *graph_used(const struct world *w, const struct use *use);
 
 /* ---- op_pool.c ---- */
 bool op_pool(struct world *w);

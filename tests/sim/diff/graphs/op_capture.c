@@ -354,6 +354,13 @@ void graph_destroy(struct graph *graph)
     graph->alive = false;
 }
 
+const struct buffer *graph_used(const struct world *w, const struct use *use)
+{
+    const struct buffer *buffer = &w->buffers[use->buffer];
+
+    return buffer->live && buffer->id == use->id ? buffer : NULL;
+}
+
 /* Is all that the graph uses there, and ordered before a launch on the stream? */
 static bool may_launch(const struct world *w, const struct graph *graph, unsigned stream)
 {
@@ -361,9 +368,8 @@ static bool may_launch(const struct world *w, const struct graph *graph, unsigne
 
     stream_before(w, stream, &before);
     for (unsigned i = 0; i < graph->n_uses; i++) {
-        const struct buffer *buffer = &w->buffers[graph->uses[i].buffer];
-        if (!buffer->live || buffer->id != graph->uses[i].id ||
-            !(host_alone(buffer) || buffer_reachable(w, buffer, graph->context)) ||
+        const struct buffer *buffer = graph_used(w, &graph->uses[i]);
+        if (!buffer || !(host_alone(buffer) || buffer_reachable(w, buffer, graph->context)) ||
             !clock_covers(&before, &buffer->born) || !clock_covers(&before, &buffer->wrote) ||
             (graph->uses[i].write && !clock_covers(&before, &buffer->read)))
             return false;

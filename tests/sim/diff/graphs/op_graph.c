@@ -156,7 +156,7 @@ static CUcontext handle_of(const struct build *it)
 static CUresult add_child(const struct build *it, struct node *node, const struct work *work,
                           const CUgraphNode *after, size_t n)
 {
-    CUgraph child;
+    CUgraph child = NULL;
     CUresult result = make_child(it, node, work, &child);
 
     if (result == CUDA_SUCCESS)
@@ -370,7 +370,7 @@ static CUresult change(const struct build *it, const struct node *node, const st
     CUDA_HOST_NODE_PARAMS host;
     CUDA_MEMCPY3D copy;
     struct arguments args;
-    CUgraph child;
+    CUgraph child = NULL;
     CUresult result;
 
     switch (node->kind) {
@@ -395,25 +395,32 @@ static CUresult change(const struct build *it, const struct node *node, const st
     }
 }
 
-/* The uses of the graph are those of its latest nodes; one that is refused changes nothing. */
+/* One that is refused changes nothing. */
 static bool change_node(struct world *w, struct graph *graph)
 {
-    struct node *node = &graph->nodes[draw(w, graph->n_nodes)];
+    unsigned at = draw(w, graph->n_nodes);
+    struct node node = graph->nodes[at];
     struct build it = {.w = w, .graph = graph};
-    uint32_t value = node->value;
     struct work work;
 
-    if (!graph->graph || node->kind == NODE_EMPTY || node->kind == NODE_TEMPORARY)
+    if (!graph->graph || node.kind == NODE_EMPTY || node.kind == NODE_TEMPORARY)
         return false;
-    node->value = draw(w, 1u << 30);
-    if (!pick_other_work(&it, node, &work))
+    node.value = draw(w, 1u << 30);
+    if (!pick_other_work(&it, &node, &work))
         return false;
-    if (did(w, change(&it, node, &work), "change g%u node %u b%u b%d", graph->id,
-            (unsigned)(node - graph->nodes), work.dst->id, work.src ? (int)work.src->id : -1))
-        note_other_work(graph->uses, w, node, &work);
-    else
-        node->value = value;
+    if (did(w, change(&it, &node, &work), "change g%u node %u b%u b%d", graph->id, at, work.dst->id,
+            work.src ? (int)work.src->id : -1))
+        note_other_work(graph->uses, w, &node, &work);
     return true;
+}
+
+/* Without an executable graph the other one goes, too. */
+static void instantiate_anew(struct world *w, struct graph *graph)
+{
+    (void)did(w, cu.cuGraphExecDestroy(graph->exec), "cuGraphExecDestroy g%u", graph->id);
+    graph->alive = did(w, instantiate(w, graph), "cuGraphInstantiate g%u anew", graph->id);
+    if (!graph->alive)
+        (void)cu.cuGraphDestroy(graph->graph);
 }
 
 /* A kernel does another thing from the next instantiation on. */
@@ -436,11 +443,7 @@ static bool change_and_instantiate(struct world *w, struct graph *graph)
              work.src ? (int)work.src->id : -1))
         return true;
     note_other_work(graph->first, w, node, &work);
-    (void)did(w, cu.cuGraphExecDestroy(graph->exec), "cuGraphExecDestroy g%u", graph->id);
-    if (!did(w, instantiate(w, graph), "cuGraphInstantiate g%u again", graph->id)) {
-        (void)cu.cuGraphDestroy(graph->graph);
-        graph->alive = false;
-    }
+    instantiate_anew(w, graph);
     return true;
 }
 
@@ -450,7 +453,6 @@ static bool update_whole(struct world *w, struct graph *graph)
     CUgraphExecUpdateResultInfo info = {0};
     struct graph other = {.context = graph->context};
     struct build it = {.w = w, .graph = &other};
-    CUresult result = CUDA_SUCCESS;
 
     if (graph->has_memory ||
         !did(w, cu.cuGraphCreate(&other.graph, 0), "cuGraphCreate for g%u", graph->id))
@@ -463,12 +465,10 @@ static bool update_whole(struct world *w, struct graph *graph)
             break;
     }
     if (other.n_nodes == graph->n_nodes) {
-        result = cu.cuGraphExecUpdate_v2(graph->exec, other.graph, &info);
-        if (did(w, result, "cuGraphExecUpdate g%u: %d", graph->id, (int)info.result)) {
+        CUresult result = cu.cuGraphExecUpdate_v2(graph->exec, other.graph, &info);
+
+        if (did(w, result, "cuGraphExecUpdate g%u: %d", graph->id, (int)info.result))
             memcpy(graph->uses, other.uses, sizeof(graph->uses));
-            for (unsigned i = 0; i < graph->n_nodes; i++)
-                graph->nodes[i].value = other.nodes[i].value;
-        }
     }
     (void)cu.cuGraphDestroy(other.graph);
     return true;
@@ -487,25 +487,21 @@ static bool clone(struct world *w, struct graph *graph)
     for (unsigned i = 0; i < graph->n_nodes && result == CUDA_SUCCESS; i++)
         result = cu.cuGraphNodeFindInClone(&graph->nodes[i].handle, graph->nodes[i].handle, copy);
     (void)did(w, result, "cuGraphNodeFindInClone g%u", graph->id);
-    (void)cu.cuGraphExecDestroy(graph->exec);
     (void)cu.cuGraphDestroy(graph->graph);
     graph->graph = copy;
-    if (result || !did(w, instantiate(w, graph), "cuGraphInstantiate g%u cloned", graph->id)) {
-        (void)cu.cuGraphDestroy(copy);
-        graph->alive = false;
-    }
+    if (result == CUDA_SUCCESS)
+        instantiate_anew(w, graph);
+    else
+        graph_destroy(graph);
     return true;
 }
 
 /* Is all that the graph names there? */
 static bool is_whole(const struct world *w, const struct graph *graph)
 {
-    for (unsigned i = 0; i < graph->n_uses; i++) {
-        const struct buffer *buffer = &w->buffers[graph->uses[i].buffer];
-
-        if (!buffer->live || buffer->id != graph->uses[i].id)
+    for (unsigned i = 0; i < graph->n_uses; i++)
+        if (!graph_used(w, &graph->uses[i]))
             return false;
-    }
     return true;
 }
 
