@@ -390,6 +390,12 @@ CUmemoryPool *sim_device_current_pool(int device);
 
 enum sim_stream_kind { SIM_STREAM_LEGACY, SIM_STREAM_PER_THREAD, SIM_STREAM_USER, SIM_STREAM_ALL };
 
+/* Small uploads of pageable memory, which are in the commands themselves. */
+struct sim_small_uploads {
+    struct sim_op *last;
+    size_t bytes;
+};
+
 struct CUstream_st {
     CUcontext ctx;
     enum sim_stream_kind kind;
@@ -400,6 +406,7 @@ struct CUstream_st {
     struct sim_op *last;
     struct sim_order order;    /* of the last operation */
     struct sim_op *uploads[2]; /* asynchronous ones from pageable memory that may be under way */
+    struct sim_small_uploads small_uploads[2]; /* the older ones are first */
     /* What the last kernel waits for, if only events came since: one that starts early waits for no
      * more. */
     bool is_behind_kernel;

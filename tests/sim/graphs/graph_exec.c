@@ -398,10 +398,14 @@ CUresult cuGraphUpload(CUgraphExec exec, CUstream handle)
 
 /* ---- what an update may change ---- */
 
+static bool is_piece_on_host(const struct sim_block *block)
+{
+    return block->kind == SIM_BLOCK_MAPPED && block->device == CU_DEVICE_CPU;
+}
+
 static bool is_on_host(const struct sim_block *block)
 {
-    return block->kind == SIM_BLOCK_HOST ||
-           (block->kind == SIM_BLOCK_MAPPED && block->device == CU_DEVICE_CPU);
+    return block->kind == SIM_BLOCK_HOST || is_piece_on_host(block);
 }
 
 static bool same_place(const struct sim_span *a, const struct sim_span *b)
@@ -430,12 +434,28 @@ static CUgraphExecUpdateResult set_may_become(const struct sim_set *old, const s
     return CU_GRAPH_EXEC_UPDATE_SUCCESS;
 }
 
+/* What a copy names as memory of the device stays managed memory, or a piece on the host, if it is
+ * either (R1324, R1325, R1329); fills have no such limit (R1322, R1327). */
+static bool same_kind(const struct sim_span *a, const struct sim_span *b)
+{
+    const struct sim_block *x = sim_block_at(a->address), *y = sim_block_at(b->address);
+
+    if (!x || !y)
+        return true;
+    return (x->kind == SIM_BLOCK_MANAGED) == (y->kind == SIM_BLOCK_MANAGED) &&
+           is_piece_on_host(x) == is_piece_on_host(y);
+}
+
 /* One side of a copy keeps the type that it was given as, whatever lies there: what is pinned may
- * not become CU_MEMORYTYPE_UNIFIED, but pageable. */
+ * not become CU_MEMORYTYPE_UNIFIED, but pageable. What is CU_MEMORYTYPE_UNIFIED may come to be of
+ * any kind; no GPU was asked of that yet (R1392, R1393). */
 static bool same_side(const struct sim_span *a, CUmemorytype a_type, const struct sim_span *b,
                       CUmemorytype b_type)
 {
-    return a_type == b_type && (a_type == CU_MEMORYTYPE_HOST || same_place(a, b));
+    if (a_type != b_type)
+        return false;
+    return a_type == CU_MEMORYTYPE_HOST ||
+           (same_place(a, b) && (a_type == CU_MEMORYTYPE_UNIFIED || same_kind(a, b)));
 }
 
 static bool same_sides(const struct sim_copy *old, const struct sim_copy *new)

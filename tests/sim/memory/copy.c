@@ -11,10 +11,12 @@
  * that has more waits for the work before it, also for the legacy stream's, and the third piece of
  * several uploads for the first of these. An H100 was asked of 2 and of 3 MiB, of two of 2 MiB, and
  * of eight of 1 MiB (R1024 to R1029, R1038). Uploads of 64 KiB are read into the command, as CUDA's
- * documentation has it. */
+ * documentation has it; of these 2 MiB may be under way, while 4 MiB may not (R1056 to R1071). Here
+ * the second MiB of them ends the first. */
 #define PIECE       ((size_t)1 << 20)
 #define MOST_PIECES 2u
 #define NO_PIECE    ((size_t)64 << 10)
+#define MOST_SMALL  ((size_t)1 << 20)
 
 enum side { SIDE_DEVICE, SIDE_PINNED, SIDE_MAPPED_HOST, SIDE_MANAGED, SIDE_PAGEABLE, SIDE_BAD };
 
@@ -211,6 +213,29 @@ static void end_upload(CUstream stream)
     sim_op_unref(first);
 }
 
+static bool is_over(const struct sim_small_uploads *small)
+{
+    return !small->last || small->last->state == SIM_OP_DONE;
+}
+
+/* There is room for a small upload when this returns. The host does not get to know what is over:
+ * no program may rely on it. */
+static void make_room_in_commands(CUstream stream, size_t bytes)
+{
+    struct sim_small_uploads *small = stream->small_uploads;
+    struct sim_op *first = small[0].last;
+
+    if (is_over(&small[1]))
+        small[1].bytes = 0;
+    if (small[1].bytes + bytes <= MOST_SMALL)
+        return;
+    small[0] = small[1];
+    small[1] = (struct sim_small_uploads){0};
+    if (first)
+        sim_finish_op(first);
+    sim_op_unref(first);
+}
+
 /* What a copy from pageable memory waits for before its source is read. */
 static void wait_to_stage(CUstream stream, size_t bytes, bool async)
 {
@@ -221,14 +246,23 @@ static void wait_to_stage(CUstream stream, size_t bytes, bool async)
             sim_stream_wait_for_legacy(stream);
         (void)sim_stream_drain(stream);
     }
+    if (async && !pieces)
+        make_room_in_commands(stream, bytes);
     while (async && pieces && stream->uploads[0] && pieces_under_way(stream) + pieces > MOST_PIECES)
         end_upload(stream);
 }
 
 static void note_upload(CUstream stream, struct sim_op *op)
 {
-    if (pieces_of(bytes_of(&op->work.u.copy)))
+    size_t bytes = bytes_of(&op->work.u.copy);
+
+    if (pieces_of(bytes)) {
         stream->uploads[stream->uploads[0] != NULL] = sim_op_ref(op);
+        return;
+    }
+    sim_op_unref(stream->small_uploads[1].last);
+    stream->small_uploads[1].last = sim_op_ref(op);
+    stream->small_uploads[1].bytes += bytes;
 }
 
 /* Takes the bytes of a pageable source as they are now. */
@@ -276,6 +310,13 @@ static bool is_to_wait(CUcontext ctx, const struct sim_copy *copy)
     return ctx->flags & CU_CTX_SYNC_MEMOPS || sync_memops(&copy->src) || sync_memops(&copy->dst);
 }
 
+/* An upload from memory of the host to managed memory is staged as one to the device is, if the
+ * call says so (R1072 to R1077); cuMemcpyAsync waits (R1078). */
+static bool is_staged(const struct sim_copy *copy, enum side dst)
+{
+    return dst == SIDE_MAPPED_HOST || (dst == SIDE_MANAGED && copy->src.as_host);
+}
+
 /* Does the host wait for the copy? Between device memories not even the synchronous calls do. Host
  * memory that was mapped is of the host to those, and of the device to the others. */
 static bool host_waits(CUcontext ctx, const struct sim_copy *copy, enum side src, enum side dst,
@@ -287,7 +328,7 @@ static bool host_waits(CUcontext ctx, const struct sim_copy *copy, enum side src
         return false;
     if (async)
         return dst == SIDE_PAGEABLE ||
-               (src == SIDE_PAGEABLE && host_to_host && dst != SIDE_MAPPED_HOST) ||
+               (src == SIDE_PAGEABLE && host_to_host && !is_staged(copy, dst)) ||
                (copy->src.as_host && src == SIDE_MANAGED) ||
                (copy->dst.as_host && dst == SIDE_MANAGED);
     if (src == SIDE_PAGEABLE && dst == SIDE_DEVICE)

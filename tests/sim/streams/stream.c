@@ -52,6 +52,8 @@ void sim_stream_delete(CUstream stream)
     sim_ops_finish(&stream->before_kernel);
     sim_op_unref(stream->uploads[0]);
     sim_op_unref(stream->uploads[1]);
+    sim_op_unref(stream->small_uploads[0].last);
+    sim_op_unref(stream->small_uploads[1].last);
     sim_order_finish(&stream->order);
     sim_order_finish(&stream->order_before_kernel);
     sim_slot_retire(stream->slot);
