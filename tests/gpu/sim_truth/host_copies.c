@@ -282,6 +282,12 @@ static void waits_by_target(void *plain)
           D(cuMemcpyAsync)(there, (CUdeviceptr)(uintptr_t)plain, MIB, nonblocking));
     WAITS("R1079", "cuMemcpyHtoD, pageable to managed, 1 MiB, kernel on a blocking stream",
           blocking, D(cuMemcpyHtoD)(managed, plain, MIB));
+    WAITS("R1088", "cuMemcpyAsync, pageable to managed, 64 KiB, same stream", nonblocking,
+          D(cuMemcpyAsync)(managed, (CUdeviceptr)(uintptr_t)plain, 64 * KIB, nonblocking));
+    WAITS("R1089", "the same of 1 MiB", nonblocking,
+          D(cuMemcpyAsync)(managed, (CUdeviceptr)(uintptr_t)plain, MIB, nonblocking));
+    WAITS("R1090", "the same of 64 KiB, to managed that prefers the host", nonblocking,
+          D(cuMemcpyAsync)(there, (CUdeviceptr)(uintptr_t)plain, 64 * KIB, nonblocking));
 }
 
 void group_waits_host_copies(void)

@@ -2,7 +2,6 @@
  * (R1200 on). */
 #include "tests/gpu/sim_truth/truth.h"
 
-#define PIECE   ((size_t)2 << 20)
 #define WORDS   (PIECE / 4)
 #define SOON_NS 20000000ull
 
@@ -54,8 +53,7 @@ static void map(CUdeviceptr p, handle_t handle)
     OK(open_to(device, p, PIECE, CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
 }
 
-/* A range whose pieces lie on the device and on the host by turns. */
-static CUdeviceptr range(unsigned pieces)
+CUdeviceptr piece_range(unsigned pieces)
 {
     CUdeviceptr p = reserve(pieces);
 
@@ -143,7 +141,7 @@ static void access_lines(void)
 
 static void unmap_lines(void)
 {
-    CUdeviceptr p = range(4);
+    CUdeviceptr p = piece_range(4);
     handle_t kept = 0, twice = piece(device);
 
     row("R1220", "cuMemUnmap of a part of a mapping", "code %d", D(cuMemUnmap)(p, PIECE / 2));
@@ -235,7 +233,7 @@ void group_piece_copies(void)
     CUdeviceptr p, q;
 
     open_device();
-    p = range(4);
+    p = piece_range(4);
     q = device_memory(2 * PIECE);
     across_lines(p, q);
     OK(D(cuMemUnmap)(p + PIECE, PIECE));
@@ -443,7 +441,7 @@ void group_piece_others(void)
     CUdeviceptr p;
 
     open_device();
-    p = range(2);
+    p = piece_range(2);
     sharing_lines(p);
     managed_lines(p);
     host_lines(p + PIECE);
@@ -519,7 +517,7 @@ void group_piece_waits(void)
     CUdeviceptr p;
 
     open_device();
-    p = range(4);
+    p = piece_range(4);
     copy_waits(p);
     mapping_waits(p);
 }
@@ -545,83 +543,6 @@ void group_piece_capture(void)
     row("R1320", "in a capture, reserve, create, map, open, unmap, release; and its end",
         "codes %d %d %d %d %d %d, %d", reserved, created, mapped, opened, unmapped, released,
         ended);
-}
-
-/* ---- copies and fills in an executable graph that come to be of other memory ---- */
-
-static CUDA_MEMCPY3D copy_of(CUdeviceptr to, CUdeviceptr from)
-{
-    return (CUDA_MEMCPY3D){.srcMemoryType = CU_MEMORYTYPE_DEVICE,
-                           .srcDevice = from,
-                           .dstMemoryType = CU_MEMORYTYPE_DEVICE,
-                           .dstDevice = to,
-                           .WidthInBytes = 64,
-                           .Height = 1,
-                           .Depth = 1};
-}
-
-static CUDA_MEMSET_NODE_PARAMS fill_of(CUdeviceptr to)
-{
-    return (CUDA_MEMSET_NODE_PARAMS){.dst = to, .elementSize = 4, .width = 8, .height = 1};
-}
-
-static void copy_line(const char *id, const char *name, CUgraphExec exec, CUgraphNode node_of_copy,
-                      CUdeviceptr to, CUdeviceptr from)
-{
-    CUDA_MEMCPY3D copy = copy_of(to, from);
-
-    row(id, name, "code %d", D(cuGraphExecMemcpyNodeSetParams)(exec, node_of_copy, &copy, context));
-}
-
-static void fill_line(const char *id, const char *name, CUgraphExec exec, CUgraphNode fill,
-                      CUdeviceptr to)
-{
-    CUDA_MEMSET_NODE_PARAMS set = fill_of(to);
-
-    row(id, name, "code %d", D(cuGraphExecMemsetNodeSetParams)(exec, fill, &set, context));
-}
-
-/* A graph of a copy and a fill of plain memory of the device. */
-static CUgraphExec plain_graph(CUdeviceptr p, CUdeviceptr q, CUgraphNode *ret_copy,
-                               CUgraphNode *ret_fill)
-{
-    CUDA_MEMSET_NODE_PARAMS set = fill_of(p);
-    CUDA_MEMCPY3D copy = copy_of(q, p);
-    CUgraph graph;
-    CUgraphExec exec;
-
-    OK(D(cuGraphCreate)(&graph, 0));
-    OK(D(cuGraphAddMemcpyNode)(ret_copy, graph, NULL, 0, &copy, context));
-    OK(D(cuGraphAddMemsetNode)(ret_fill, graph, NULL, 0, &set, context));
-    OK(D(cuGraphInstantiate)(&exec, graph, 0));
-    return exec;
-}
-
-void group_piece_graphs(void)
-{
-    CUdeviceptr p, q, pieces, managed, pool;
-    CUgraphNode copy, fill;
-    CUgraphExec exec;
-
-    open_device();
-    p = device_memory(4096);
-    q = device_memory(4096);
-    pieces = range(2);
-    managed = managed_memory(4096);
-    pool = pool_memory(4096);
-    exec = plain_graph(p, q, &copy, &fill);
-    fill_line("R1321", "a fill in an exec comes to be of a piece on the device", exec, fill,
-              pieces);
-    fill_line("R1322", "then of one on the host", exec, fill, pieces + PIECE);
-    fill_line("R1323", "then of device memory again", exec, fill, p);
-    copy_line("R1324", "a copy in an exec comes to be to a piece on the host", exec, copy,
-              pieces + PIECE, p);
-    copy_line("R1325", "then from one to one on the device", exec, copy, pieces, pieces + PIECE);
-    copy_line("R1326", "then between device memory again", exec, copy, q, p);
-    fill_line("R1327", "a fill in an exec comes to be of managed memory", exec, fill, managed);
-    fill_line("R1328", "then of pool memory", exec, fill, pool);
-    copy_line("R1329", "a copy in an exec comes to be from managed to pool memory", exec, copy,
-              pool, managed);
 }
 
 /* ---- contexts ---- */
@@ -651,7 +572,7 @@ void group_piece_contexts(void)
 
     open_device();
     without_context();
-    p = range(2);
+    p = piece_range(2);
     (void)D(cuMemsetD32)(p, 5, 2 * WORDS);
     synchronize();
     OK(D(cuCtxCreate)(&second, NULL, 0, 0));
@@ -697,7 +618,7 @@ void group_piece_fault_shut(void)
 
 static CUdeviceptr to_read(void)
 {
-    const CUdeviceptr p = range(1);
+    const CUdeviceptr p = piece_range(1);
 
     (void)open_to(device, p, PIECE, CU_MEM_ACCESS_FLAGS_PROT_READ);
     return p;
@@ -747,7 +668,7 @@ void group_piece_fault_moved(void)
     CUdeviceptr p;
 
     open_device();
-    p = range(1);
+    p = piece_range(1);
     CUresult code = launch_store(nonblocking, p, 1, SOON_NS);
     OK(D(cuMemUnmap)(p, PIECE));
     fault_row("R1347", "a kernel whose memory is unmapped while it runs", code);

@@ -92,6 +92,7 @@
     X("piece waits", group_piece_waits)                                \
     X("piece capture", group_piece_capture)                            \
     X("piece graphs", group_piece_graphs)                              \
+    X("exec copies", group_exec_copies)                                \
     X("piece contexts", group_piece_contexts)                          \
     X("piece fault: unmapped", group_piece_fault_unmapped)             \
     X("piece fault: shut", group_piece_fault_shut)                     \
@@ -173,6 +174,9 @@ CUdeviceptr device_memory(size_t bytes);
 CUdeviceptr pool_memory(size_t bytes);
 CUdeviceptr from_pool(CUmemoryPool pool, size_t bytes, CUstream stream);
 CUdeviceptr managed_memory(size_t bytes);
+#define PIECE ((size_t)2 << 20)
+/* A range whose pieces lie on the device and on the host by turns (pieces.c). */
+CUdeviceptr piece_range(unsigned pieces);
 uint32_t word_at(CUdeviceptr p);
 
 #endif
