@@ -72,7 +72,7 @@ COVERING_SUITES=(unit preload api)
 MEMORY_SUITES=(unit preload api faults hostile fuzz diff runtime)
 
 # What --quick leaves out: patterns of the names of tests.
-SLOW_TESTS=(mutants library_mutants fuzz_\* faults_calls faults_replay faults_arguments tools_scripts tools_tune
+SLOW_TESTS=(mutants library_mutants_\* fuzz_\* faults_calls faults_replay faults_arguments tools_scripts tools_tune
     tools_install hostile_growth hostile_realtime hostile_ends hostile_reports hostile_mutated_files hostile_go
     hostile_surroundings diff_replay_threads unit_ipc_socket)
 

@@ -130,6 +130,7 @@ def main():
     parser.add_argument('--write', action='store_true', help='put the seeds that notice now into that list')
     parser.add_argument('--copies', action='store_true', help='those of copies')
     parser.add_argument('--only', help='names of mutants, with commas')
+    parser.add_argument('--part', default='1/1', help='K/N: each N-th of them, from the K-th on')
     args = parser.parse_args()
     rows = read_rows(args.library, args.copies)
     wrong = mutate.problems(mutate.read(args.library), os.path.join(HERE, '../../..')) if args.library \
@@ -141,6 +142,8 @@ def main():
         rows = [row for row in rows if row.name in args.only.split(',')]
     else:
         rows = [row for row in rows if row.name not in rare]
+    part, parts = (int(number) for number in args.part.split('/'))
+    rows = rows[part - 1::parts]
     os.environ.setdefault('DIFF_HANG', '15')  # some of the mistakes are that nothing goes on
     if not args.library:
         os.environ['DIFF_WITHOUT'] = NOT_REDIRECTED
