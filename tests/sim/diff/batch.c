@@ -6,9 +6,9 @@
  * Beside the library's: DIFF_MEMORY, the card's memory; DIFF_TWIN=1, memory may run out: compare
  * with a second run (room.c); DIFF_ROOM, bytes there are for allocations; DIFF_CARD, for launches;
  * DIFF_TOTAL, bytes cuMemGetInfo is to tell of. Options: --threads N, --ipc, --iterations,
- * --pageable, --large, --graphs, --pools, --lookup linked|dlsym|get-proc, --stats PATH (a report
- * of the library is expected there, and nothing left over in it), --count (what reports of all runs
- * together counted in some groups), --seconds S (begin nothing after that). */
+ * --pageable, --large, --graphs, --pools, --arrays, --lookup linked|dlsym|get-proc, --stats PATH
+ * (a report of the library is expected there, and nothing left over in it), --count (what reports
+ * of all runs together counted in some groups), --seconds S (begin nothing after that). */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -35,7 +35,7 @@
 static struct {
     unsigned n_threads, n_variants;
     int lookup;
-    bool ipc, batch, iterations, pageable, large, graphs, pools, count;
+    bool ipc, batch, iterations, pageable, large, graphs, pools, arrays, count;
     uint64_t first, last;
     const char *variants[MAX_VARIANTS];
     const char *stats;
@@ -60,7 +60,7 @@ static void usage(void)
 {
     fprintf(stderr,
             "usage: diff-program [--threads N] [--ipc] [--iterations] [--pageable] [--large] "
-            "[--graphs] [--pools] [--lookup NAME] [--stats PATH] SEED\n"
+            "[--graphs] [--pools] [--arrays] [--lookup NAME] [--stats PATH] SEED\n"
             "       diff-program ... [--seconds S] [--count] --batch A-B --variant NAME:SETTINGS "
             "...\n");
     exit(2);
@@ -98,6 +98,7 @@ static bool *flag_named(const char *name)
            : !strcmp(name, "--large")      ? &options.large
            : !strcmp(name, "--graphs")     ? &options.graphs
            : !strcmp(name, "--pools")      ? &options.pools
+           : !strcmp(name, "--arrays")     ? &options.arrays
            : !strcmp(name, "--count")      ? &options.count
                                            : NULL;
 }
@@ -164,6 +165,8 @@ static void child(uint64_t seed)
         traits_with_graphs(&traits);
     if (options.pools)
         traits_with_pools(&traits);
+    if (options.arrays)
+        traits_with_arrays(&traits);
     if (options.lookup >= 0)
         traits.lookup = (enum lookup)options.lookup;
     put_number("SIM_SEED", seed);

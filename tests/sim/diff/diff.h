@@ -56,18 +56,19 @@ struct traits {
     bool replaced; /* threads end, just after they have submitted work, and others go on for them */
     bool relay;    /* of those that are divided: one submits, all others allocate and free */
     bool polls;    /* the host waits for memory without any call of the driver */
-    bool maps;     /* one in ten: memory of cuMemMap and of code, limits (op_map.c) */
-    bool shares;   /* others get at its memory (op_share.c) */
+    bool maps;     /* one in ten: memory of cuMemMap and of code, limits (memory/op_map.c) */
+    bool shares;   /* others get at its memory (memory/op_share.c) */
     bool batches;  /* copies by batches; the host looks by those alone, or for the most part */
     bool idles;    /* pauses, and kernels, that are longer than anything waits (op_idle) */
     bool pageable; /* copies from and to the host's memory of every kind (op_host.c) */
     bool boxes;    /* copies of rectangles and boxes, and what the driver refuses (op_box.c) */
-    bool deep;     /* launches that need memory of the card (op_map.c) */
+    bool deep;     /* launches that need memory of the card (memory/op_map.c) */
     bool ends;     /* contexts may, before the program does */
     bool pins;     /* pinned memory that comes and goes, with work under way (op_pin) */
     bool large;    /* blocks of some MiB, and kernels that follow pointers (op_follow.c) */
     bool graphs;   /* graphs that are built by hand (graphs/op_graph.c) */
-    bool places;   /* what pools keep, and where managed memory is to lie (op_pool.c) */
+    bool arrays;   /* arrays, and batches of stream operations (memory/op_array.c) */
+    bool places;   /* what pools keep, and where managed memory is to lie (memory/op_pool.c) */
     bool by_nodes; /* the host sees work by host functions in these graphs alone */
     unsigned n_bystanders; /* streams that are created at the start and never used */
 };
@@ -83,6 +84,8 @@ void traits_with_large(struct traits *traits);
 void traits_with_graphs(struct traits *traits);
 /* Likewise, but that it has pools and managed memory, and says how they are to be. */
 void traits_with_pools(struct traits *traits);
+/* Likewise, but that it has arrays, and calls that few programs make. */
+void traits_with_arrays(struct traits *traits);
 /* Does this seed's program rely on nothing but the order on the device? Then even frees that are
  * forced never to wait (ALLOGRAFT_FREE=ordered) may not change it. A free while a capture is open
  * keeps no order under that setting. */
@@ -99,6 +102,7 @@ bool traits_wait_by_host_free(uint64_t seed);
 #define MOST_BYTES   ((size_t)24 << 20) /* of all buffers */
 #define MAX_EVENTS   10
 #define MAX_GRAPHS   4
+#define MAX_ARRAYS   4
 #define MAX_THREADS  4
 #define MAX_MARKS    256
 #define MAX_ASKED    2048 /* calls of a thread that take room */
@@ -181,6 +185,12 @@ struct buffer {
     struct clock born, wrote, read;
 };
 
+struct array {
+    CUarray handle;
+    size_t width, rows;
+    struct buffer as; /* whether it is there, and who uses it; none of the world's buffers */
+};
+
 struct event {
     CUevent handle;
     bool alive, recorded, timed, in_capture;
@@ -257,6 +267,7 @@ struct world {
     unsigned next_id, n_marks;
     struct buffer buffers[MAX_BUFFERS];
     size_t bytes_live;
+    struct array arrays[MAX_ARRAYS];
     struct event events[MAX_EVENTS];
     struct graph graphs[MAX_GRAPHS];
     struct capture capture;
@@ -434,7 +445,7 @@ bool op_hold(struct world *w);
 bool op_spin(struct world *w);
 bool op_idle(struct world *w);
 
-/* ---- op_map.c ---- */
+/* ---- memory/op_map.c ---- */
 struct buffer *map_buffer(struct world *w, unsigned context);
 void unmap_buffer(struct world *w, struct buffer *buffer);
 bool op_map(struct world *w);
@@ -471,7 +482,7 @@ bool host_copy(struct world *w, unsigned stream, struct buffer *buffer, enum hos
 bool host_copy_beside(struct world *w, unsigned stream, bool up, const struct buffer *but);
 bool op_host_copy(struct world *w);
 
-/* ---- op_share.c ---- */
+/* ---- memory/op_share.c ---- */
 bool op_share(struct world *w);
 
 /* ---- op_follow.c ---- */
@@ -507,8 +518,15 @@ void graph_destroy(struct graph *graph);
 /* The buffer, or NULL if it is gone. */
 const struct buffer *graph_used(const struct world *w, const struct use *use);
 
-/* ---- op_pool.c ---- */
+/* ---- memory/op_array.c ---- */
+bool op_array(struct world *w);
+/* Destroys those that are left. */
+void array_end(struct world *w);
+
+/* ---- memory/op_pool.c ---- */
 bool op_pool(struct world *w);
+/* Managed memory that the stream may read now, or NULL. */
+struct buffer *managed_pick(struct world *w, unsigned stream);
 
 /* ---- graphs/op_graph.c ---- */
 bool op_graph_by_hand(struct world *w);

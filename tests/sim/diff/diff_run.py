@@ -55,6 +55,7 @@ class Runner:
         options += ['--large'] if self.args.large else []
         options += ['--graphs'] if self.args.graphs else []
         options += ['--pools'] if self.args.pools else []
+        options += ['--arrays'] if self.args.arrays else []
         if self.args.lookup:
             options += ['--lookup', self.args.lookup]
         return [self.args.program] + options + list(more)
@@ -200,6 +201,7 @@ class Runner:
         text += '--large ' if self.args.large else ''
         text += '--graphs ' if self.args.graphs else ''
         text += '--pools ' if self.args.pools else ''
+        text += '--arrays ' if self.args.arrays else ''
         return text + ('--ipc ' if self.args.ipc else '')
 
 
@@ -250,6 +252,7 @@ def read_arguments(words):
     parser.add_argument('--graphs', action='store_true', help='programs that build graphs by hand, and change them')
     parser.add_argument('--pools', action='store_true',
                         help='programs that say what pools keep, and where managed memory is to lie')
+    parser.add_argument('--arrays', action='store_true', help='programs with arrays, and calls that few programs make')
     parser.add_argument('--need', help='counters of the reports, with commas: each was counted')
     parser.add_argument('--none', help='counters of the reports, with commas: none was counted')
     parser.add_argument('--lookup', help='linked, dlsym or get-proc; else as the seed says')

@@ -138,6 +138,12 @@ void traits_with_pools(struct traits *traits)
     traits->deep = false;
 }
 
+void traits_with_arrays(struct traits *traits)
+{
+    traits->arrays = true;
+    traits->resets = traits->ends = traits->greens = false; /* arrays would be gone with them */
+}
+
 /* ---- operations ---- */
 
 static const struct {
@@ -201,6 +207,9 @@ void one_operation(struct world *w)
         op_graph_by_hand(w))
         return;
     if (w->traits->places && !w->submits_nothing && !w->capture.open && chance(w, 15) && op_pool(w))
+        return;
+    if (w->traits->arrays && !w->submits_nothing && !w->capture.open && chance(w, 25) &&
+        op_array(w))
         return;
     if (w->traits->shares && !w->submits_nothing && !w->capture.open && chance(w, 6) && op_share(w))
         return;
@@ -344,6 +353,7 @@ static void free_all(struct world *w)
     for (unsigned i = 0; i < MAX_GRAPHS; i++)
         (void)op_graph_destroy(w);
     follow_end(w);
+    array_end(w);
     for (unsigned i = 0; i < MAX_BUFFERS; i++) {
         struct buffer *buffer = &w->buffers[i];
 

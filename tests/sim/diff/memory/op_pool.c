@@ -53,8 +53,7 @@ static bool use_pool(struct world *w)
     return true;
 }
 
-/* Managed memory that the stream may read now, or NULL. */
-static struct buffer *pick_managed(struct world *w, unsigned stream)
+struct buffer *managed_pick(struct world *w, unsigned stream)
 {
     struct buffer *found = NULL;
     unsigned n = 0;
@@ -96,7 +95,7 @@ static bool place_managed(struct world *w)
 
     if (stream == MAX_STREAMS)
         return false;
-    buffer = pick_managed(w, stream);
+    buffer = managed_pick(w, stream);
     if (!buffer)
         return false;
     use_context(w, w->streams[stream].context);
