@@ -241,6 +241,7 @@ struct capture {
     unsigned origin, branch, n_inside;
     bool branched;
     CUevent fork, join;
+    CUgraph into; /* the program's graph that it is captured into; NULL: one of its own */
     struct graph graph;
 };
 

@@ -40,6 +40,26 @@ static unsigned pick_stream(struct world *w, unsigned context, unsigned but)
     return found;
 }
 
+/* Into a graph of the program's own, some of which have a node already. */
+static CUresult begin_into(struct world *w, struct capture *capture, CUstream handle)
+{
+    CUgraphNode first = NULL;
+    CUresult result = cu.cuGraphCreate(&capture->into, 0);
+    bool is_empty = chance(w, 50);
+
+    if (result == CUDA_SUCCESS && !is_empty)
+        result = cu.cuGraphAddEmptyNode(&first, capture->into, NULL, 0);
+    return result ? result
+                  : cu.cuStreamBeginCaptureToGraph(handle, capture->into, is_empty ? NULL : &first,
+                                                   NULL, !is_empty, capture->mode);
+}
+
+static CUresult begin_capture(struct world *w, struct capture *capture, CUstream handle)
+{
+    return w->traits->graphs && chance(w, 40) ? begin_into(w, capture, handle)
+                                              : cu.cuStreamBeginCapture_v2(handle, capture->mode);
+}
+
 bool op_capture_begin(struct world *w)
 {
     static const CUstreamCaptureMode modes[] = {CU_STREAM_CAPTURE_MODE_RELAXED,
@@ -58,7 +78,7 @@ bool op_capture_begin(struct world *w)
     use_context(w, w->streams[stream].context);
     (void)cu.cuEventCreate(&capture->fork, CU_EVENT_DISABLE_TIMING);
     (void)cu.cuEventCreate(&capture->join, CU_EVENT_DISABLE_TIMING);
-    if (!did(w, cu.cuStreamBeginCapture_v2(stream_handle(w, stream), capture->mode),
+    if (!did(w, begin_capture(w, capture, stream_handle(w, stream)),
              "cuStreamBeginCapture s%u mode %d", stream, (int)capture->mode))
         return true;
     capture->open = w->streams[stream].capturing = true;
@@ -316,9 +336,14 @@ bool op_capture_end(struct world *w)
     }
     result = cu.cuStreamEndCapture(stream_handle(w, capture->origin), &capture->graph.graph);
     (void)did(w, result, "cuStreamEndCapture s%u", capture->origin);
+    if (capture->into)
+        say(w, "into %s", capture->graph.graph == capture->into ? "its graph" : "no graph");
     capture_close(w);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
+        if (capture->into)
+            (void)cu.cuGraphDestroy(capture->into);
         return true;
+    }
     graph = graph_slot(w);
     if (graph)
         result =
