@@ -1,7 +1,9 @@
-/* op_ipc.c: a second process opens memory of the random program, works on it, and closes it. */
+/* op_ipc.c: a second process opens memory of the random program, works on it, and closes it. What
+ * it works on is done with, or comes before an event that it waits for. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -13,14 +15,16 @@ enum kind { USE, KEEP, CLOSE };
 
 struct request {
     CUipcMemHandle handle;
+    CUipcEventHandle event;
     enum kind kind;
+    bool waits; /* for the event */
     bool twice; /* opened, and closed, once more: that is counted */
     int device; /* whose context there works on it */
     uint32_t bytes, value;
 };
 
 struct answer {
-    CUresult opened, again, worked, closed;
+    CUresult opened, again, waited, worked, closed;
     uint64_t before; /* hash of what the other process found */
 };
 
@@ -51,6 +55,19 @@ static void work_on(struct context *context, CUdeviceptr p, const struct request
     free(bytes);
 }
 
+/* What comes to the stream of the work waits. */
+static CUresult wait_there(const CUipcEventHandle *handle)
+{
+    CUevent event;
+    CUresult result = cu.cuIpcOpenEventHandle(&event, *handle);
+
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = cu.cuStreamWaitEvent(NULL, event, 0);
+    (void)cu.cuEventDestroy_v2(event);
+    return result;
+}
+
 static CUresult close_all(CUdeviceptr p, bool twice)
 {
     CUresult first = twice ? cu.cuIpcCloseMemHandle(p) : CUDA_SUCCESS;
@@ -77,6 +94,8 @@ static struct answer serve(struct context *contexts, const struct request *reque
             cu.cuIpcOpenMemHandle_v2(&again, request->handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
     if (request->twice && again != p)
         answer.again = CUDA_ERROR_UNKNOWN;
+    if (request->waits)
+        answer.waited = wait_there(&request->event);
     work_on(context, p, request, &answer);
     if (request->kind == KEEP) {
         kept.p = p;
@@ -125,15 +144,30 @@ void ipc_start(int n_devices)
     channel = ends[0];
 }
 
-/* Asks the other process; logs what it says. */
-static void ask_there(struct world *w, struct buffer *buffer, struct request *request)
+/* The driver is asked meanwhile: the work before the event goes on by that. */
+static bool get_answer(struct world *w, unsigned stream, struct answer *ret_answer)
+{
+    ssize_t n;
+
+    if (stream == MAX_STREAMS)
+        return read(channel, ret_answer, sizeof(*ret_answer)) == (ssize_t)sizeof(*ret_answer);
+    while ((n = recv(channel, ret_answer, sizeof(*ret_answer), MSG_DONTWAIT)) < 0) {
+        (void)cu.cuStreamQuery(stream_handle(w, stream));
+        (void)sched_yield();
+    }
+    return n == (ssize_t)sizeof(*ret_answer);
+}
+
+/* Asks the other process; logs what it says. It waits for an event of the stream, if any. */
+static void ask_there(struct world *w, struct buffer *buffer, struct request *request,
+                      unsigned stream)
 {
     struct answer answer;
 
     request->value = w->op;
     request->bytes = (uint32_t)buffer->extent;
     if (write(channel, request, sizeof(*request)) != (ssize_t)sizeof(*request) ||
-        read(channel, &answer, sizeof(answer)) != (ssize_t)sizeof(answer)) {
+        !get_answer(w, stream, &answer)) {
         say(w, "the other process is gone");
         channel = -1;
         return;
@@ -142,6 +176,7 @@ static void ask_there(struct world *w, struct buffer *buffer, struct request *re
         (void)did(w, answer.opened, "there: cuIpcOpenMemHandle b%u, device %d", buffer->id,
                   request->device);
     (void)did(w, answer.again, "there: again");
+    (void)did(w, answer.waited, "there: waited %d", request->waits);
     (void)did(w, answer.worked, "there: found %016llx", (unsigned long long)answer.before);
     (void)did(w, answer.closed, "there: cuIpcCloseMemHandle");
     buffer->shared = request->kind == KEEP && answer.opened == CUDA_SUCCESS;
@@ -163,17 +198,50 @@ void ipc_close(struct world *w)
 
     if (channel >= 0 && w->has_gone_open) { /* it is as it was when it was freed here */
         w->has_gone_open = false;
-        ask_there(w, &w->gone_open, &request);
+        ask_there(w, &w->gone_open, &request, MAX_STREAMS);
         return;
     }
     if (channel < 0 || !buffer || !host_may_write(w, buffer) || buffer_in_graph(w, buffer))
         return;
-    ask_there(w, buffer, &request);
+    ask_there(w, buffer, &request, MAX_STREAMS);
+}
+
+/* Work under way on the buffer is all on its stream, or before what comes there now. */
+static void ask_after_event(struct world *w, unsigned stream, struct buffer *buffer,
+                            struct request *request)
+{
+    CUevent event;
+    CUresult result;
+
+    use_context(w, w->streams[stream].context);
+    result = cu.cuEventCreate(&event, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING);
+    if (result == CUDA_SUCCESS)
+        result = cu.cuEventRecord(event, stream_handle(w, stream));
+    if (result == CUDA_SUCCESS)
+        result = cu.cuIpcGetEventHandle(&request->event, event);
+    request->waits = result == CUDA_SUCCESS;
+    if (!did(w, result, "an event for b%u on s%u", buffer->id, stream))
+        return;
+    ask_there(w, buffer, request, stream);
+    used_both(w, stream, buffer, NULL);
+    (void)cu.cuEventDestroy_v2(event);
+}
+
+/* Native memory whose uses are over, or, with a stream, that the stream may write now. */
+static struct buffer *pick_shared(struct world *w, unsigned stream)
+{
+    struct buffer *buffer = stream == MAX_STREAMS ? buffer_pick_idle(w, 1u << BUFFER_NATIVE, false)
+                                                  : buffer_pick(w, stream, true, true, NULL);
+
+    return buffer && buffer->filled && buffer->kind == BUFFER_NATIVE && !buffer_in_graph(w, buffer)
+               ? buffer
+               : NULL;
 }
 
 bool op_ipc(struct world *w)
 {
     struct request request = {.twice = chance(w, 25), .device = 0};
+    unsigned stream = chance(w, 40) ? stream_pick(w) : MAX_STREAMS;
     struct buffer *buffer;
     size_t offset;
 
@@ -183,8 +251,8 @@ bool op_ipc(struct world *w)
         ipc_close(w);
         return true;
     }
-    buffer = buffer_pick_idle(w, 1u << BUFFER_NATIVE, false);
-    if (!buffer || !buffer->filled)
+    buffer = pick_shared(w, stream);
+    if (!buffer)
         return false;
     request.kind = chance(w, 30) ? KEEP : USE;
     request.twice &= request.kind == USE;
@@ -192,7 +260,11 @@ bool op_ipc(struct world *w)
     offset = chance(w, 30) ? buffer->extent / 2 : 0; /* the handle names the whole allocation */
     use_context(w, buffer->context);
     if (did(w, cu.cuIpcGetMemHandle(&request.handle, buffer->p + offset), "cuIpcGetMemHandle b%u",
-            buffer->id))
-        ask_there(w, buffer, &request);
+            buffer->id)) {
+        if (stream == MAX_STREAMS)
+            ask_there(w, buffer, &request, stream);
+        else
+            ask_after_event(w, stream, buffer, &request);
+    }
     return true;
 }
