@@ -459,6 +459,8 @@ bool op_map_any(struct world *w);
 bool op_deep(struct world *w);
 
 /* ---- op_box.c ---- */
+/* The first slice of a box. */
+CUDA_MEMCPY2D rectangle_of(const CUDA_MEMCPY3D *box);
 /* Are both large enough for a box, and of the device? */
 bool box_fits(const struct buffer *dst, const struct buffer *src);
 CUresult copy_box(struct world *w, unsigned stream, const struct buffer *dst,

@@ -55,17 +55,19 @@ static CUDA_MEMCPY3D box_of(const struct buffer *dst, const struct buffer *src, 
     return box;
 }
 
-static CUDA_MEMCPY2D rectangle_of(const CUDA_MEMCPY3D *box)
+CUDA_MEMCPY2D rectangle_of(const CUDA_MEMCPY3D *box)
 {
     return (CUDA_MEMCPY2D){.srcXInBytes = box->srcXInBytes,
                            .srcY = box->srcY,
                            .srcMemoryType = box->srcMemoryType,
                            .srcDevice = box->srcDevice,
+                           .srcArray = box->srcArray,
                            .srcPitch = box->srcPitch,
                            .dstXInBytes = box->dstXInBytes,
                            .dstY = box->dstY,
                            .dstMemoryType = box->dstMemoryType,
                            .dstDevice = box->dstDevice,
+                           .dstArray = box->dstArray,
                            .dstPitch = box->dstPitch,
                            .WidthInBytes = box->WidthInBytes,
                            .Height = box->Height};

@@ -125,16 +125,7 @@ static CUresult copy_by(unsigned way, struct side dst, struct side src, const st
                         CUstream handle)
 {
     CUDA_MEMCPY3D box = box_between(dst, src, size);
-    CUDA_MEMCPY2D rows = {.srcMemoryType = box.srcMemoryType,
-                          .srcArray = box.srcArray,
-                          .srcDevice = box.srcDevice,
-                          .srcPitch = box.srcPitch,
-                          .dstMemoryType = box.dstMemoryType,
-                          .dstArray = box.dstArray,
-                          .dstDevice = box.dstDevice,
-                          .dstPitch = box.dstPitch,
-                          .WidthInBytes = box.WidthInBytes,
-                          .Height = box.Height};
+    CUDA_MEMCPY2D rows = rectangle_of(&box);
 
     switch (way) {
     case 0:
