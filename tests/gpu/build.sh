@@ -62,7 +62,7 @@ build_all cuda pinned pinned
 build_all cuda paging paging shared
 build_all cuda devices full kept
 build_all cuda process life sleeps
-build_all cuda replay early graph_bytes graph_loop launches
+build_all cuda replay changed_copies early graph_bytes graph_loop launches
 build holders memory/holders.cu "${cuda[@]}" -g
 build waits process/waits.cu "${cuda[@]}" -g
 build libholders_plugin.so memory/holders.cu "${cuda[@]}" -g -DPLUGIN -shared -Xcompiler -fPIC

@@ -24,6 +24,9 @@ for folder in nvidia.__path__:
 
 capture_checks() {
     several capture/threads -- "$BIN/capture_threads"
+    several capture/changed-copies -- "$BIN/changed_copies"
+    background check capture/changed-copies-page same_output ALLOGRAFT_LIMIT=64MiB ALLOGRAFT_OOM=page ALLOGRAFT_LOG=error -- \
+        "$BIN/changed_copies"
     several capture/cublas LD_LIBRARY_PATH="$(library_path)" -- "$BIN/cublas_capture"
 }
 
