@@ -206,7 +206,7 @@ void ipc_close(struct world *w)
     ask_there(w, buffer, &request, MAX_STREAMS);
 }
 
-/* Work under way on the buffer is all on its stream, or before what comes there now. */
+/* All uses of the buffer come before what the stream gets next. */
 static void ask_after_event(struct world *w, unsigned stream, struct buffer *buffer,
                             struct request *request)
 {

@@ -1,8 +1,7 @@
-/* op_array.c: a random program has arrays, copies between them and other memory, by boxes in
- * batches too, and writes words and waits for them by batches of stream operations.
+/* op_array.c: a random program has arrays, and makes calls that few programs make: copies of boxes
+ * in batches, batches of stream operations, cuStreamAttachMemAsync().
  *
- * An array is kept with what orders its uses as memory of any kind is, but that no kernel gets at
- * it. */
+ * The uses of an array are ordered as those of a buffer are, but no kernel uses it. */
 #include <string.h>
 
 #include "diff.h"
@@ -20,7 +19,7 @@ static CUresult create(struct world *w, struct array *array, unsigned context)
     return ROOM(w, context, 0, cu.cuArrayCreate_v2(&array->handle, &desc));
 }
 
-/* Those of one row can be copied by calls that name an offset only. */
+/* Arrays of one row can be copied by calls that name an offset alone. */
 static struct array *array_new(struct world *w, unsigned context)
 {
     for (unsigned i = 0; i < MAX_ARRAYS; i++) {
@@ -234,7 +233,8 @@ static void destroy(struct world *w, struct array *array)
     array->as.live = false;
 }
 
-/* It waits as cuMemFree does; but no program may have work on it that it knows nothing of. */
+/* The call waits as cuMemFree() does, but only for what its own context has submitted: an array
+ * goes when the host knows that all of its uses are over. */
 static bool destroy_array(struct world *w)
 {
     struct array *array = &w->arrays[draw(w, MAX_ARRAYS)];
