@@ -523,6 +523,11 @@ const struct buffer *graph_used(const struct world *w, const struct use *use);
 
 /* ---- memory/op_array.c ---- */
 bool op_array(struct world *w);
+struct loop;
+/* The stream copies src, or memory of the host, to an array, and that to dst, where it is not too
+ * large; or it writes words of dst. */
+void array_step(struct world *w, struct loop *loop, unsigned stream, struct buffer *dst,
+                struct buffer *src, uint32_t value);
 /* Destroys those that are left. */
 void array_end(struct world *w);
 
@@ -588,6 +593,7 @@ enum step_kind {
     STEP_BOX,
     STEP_REFUSED, /* in some iterations */
     STEP_PAGEABLE,
+    STEP_ARRAY, /* array_step */
     STEP_RECORD,
     STEP_TEMPORARY, /* stream-ordered memory for the length of the step */
     STEP_NATIVE,    /* cuMemAlloc and cuMemFree */

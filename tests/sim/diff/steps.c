@@ -44,6 +44,8 @@ void step_draw(struct world *w, const struct loop *loop, struct step *ret_step)
         ret_step->kind = chance(w, 60) ? STEP_BOX : STEP_REFUSED;
     if (w->traits->pageable && chance(w, 25))
         ret_step->kind = STEP_PAGEABLE;
+    if (w->traits->arrays && chance(w, 15))
+        ret_step->kind = STEP_ARRAY;
     if (w->traits->large && ret_step->kind == STEP_KERNEL && chance(w, 40)) {
         ret_step->kernel = KERNEL_ADD;
         ret_step->is_hidden = true;
@@ -269,7 +271,7 @@ static void do_pageable(struct world *w, const struct step *step, unsigned strea
 static bool needs_source(const struct step *step)
 {
     return step->kind == STEP_KERNEL || step->kind == STEP_COPY || step->kind == STEP_COPY_ROWS ||
-           step->kind == STEP_BOX || step->kind == STEP_REFUSED;
+           step->kind == STEP_BOX || step->kind == STEP_REFUSED || step->kind == STEP_ARRAY;
 }
 
 static void do_host(struct world *w, struct loop *loop, struct step *step, unsigned stream,
@@ -379,6 +381,10 @@ void step_do(struct world *w, struct loop *loop, struct step *step, unsigned ite
     }
     if (step->kind == STEP_BOX || step->kind == STEP_REFUSED) {
         do_box(w, step, stream, dst, src, iteration);
+        return;
+    }
+    if (step->kind == STEP_ARRAY) {
+        array_step(w, loop, stream, dst, src, step->value);
         return;
     }
     if (step->kind == STEP_PAGEABLE) {

@@ -253,24 +253,17 @@ void array_end(struct world *w)
 }
 
 /* Words are written, and the first one is waited for, which is there by then. */
-static bool batch_of_words(struct world *w)
+static void write_words(struct world *w, unsigned stream, struct buffer *buffer, uint32_t value)
 {
-    unsigned stream = stream_pick(w), n = 1 + draw(w, 3), value = draw(w, 1u << 30);
     CUstreamBatchMemOpParams ops[4] = {0};
-    struct buffer *buffer;
+    unsigned n = 1 + value % 3;
 
-    if (stream == MAX_STREAMS)
-        return false;
-    buffer = buffer_pick(w, stream, true, true, NULL);
-    if (!buffer || host_side(buffer) || buffer->extent < 16)
-        return false;
-    use_context(w, w->streams[stream].context);
     for (unsigned i = 0; i < n; i++) {
         ops[i].writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
         ops[i].writeValue.address = buffer->p + 4 * (CUdeviceptr)i;
         ops[i].writeValue.value = value + i;
     }
-    if (chance(w, 50)) {
+    if (value / 4 % 2) {
         ops[n].waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_32;
         ops[n].waitValue.address = buffer->p;
         ops[n].waitValue.value = value;
@@ -279,6 +272,20 @@ static bool batch_of_words(struct world *w)
     if (did(w, cu.cuStreamBatchMemOp_v2(stream_handle(w, stream), n, ops, 0), "words %u b%u s%u", n,
             buffer->id, stream))
         used_both(w, stream, buffer, NULL);
+}
+
+static bool batch_of_words(struct world *w)
+{
+    unsigned stream = stream_pick(w);
+    struct buffer *buffer;
+
+    if (stream == MAX_STREAMS)
+        return false;
+    buffer = buffer_pick(w, stream, true, true, NULL);
+    if (!buffer || host_side(buffer) || buffer->extent < 16)
+        return false;
+    use_context(w, w->streams[stream].context);
+    write_words(w, stream, buffer, draw(w, 1u << 30));
     return true;
 }
 
@@ -299,6 +306,53 @@ static bool attach(struct world *w)
             "attach b%u s%u", buffer->id, stream))
         used_both(w, stream, NULL, buffer);
     return true;
+}
+
+/* ---- as a step of iterations ---- */
+
+/* From memory of the host to an array of one row; else from src. */
+static CUresult step_up(struct world *w, const struct array *array, unsigned stream,
+                        const struct buffer *src, uint32_t value)
+{
+    CUstream handle = stream_handle(w, stream);
+    unsigned char bytes[64 * WIDTHS];
+    CUresult result;
+
+    if (array->rows > 1 || value / 8 % 2)
+        return copy_by(value / 16 % 2, side_of(NULL, array), side_of(src, NULL), array, handle);
+    memset(bytes, (int)(value / 32), sizeof(bytes));
+    result = cu.cuMemcpyHtoAAsync_v2(array->handle, 0, bytes, array->width, handle);
+    memset(bytes, 0xee, sizeof(bytes));
+    return result;
+}
+
+void array_step(struct world *w, struct loop *loop, unsigned stream, struct buffer *dst,
+                struct buffer *src, uint32_t value)
+{
+    struct array *array = &w->arrays[value % MAX_ARRAYS];
+
+    use_context(w, loop->context);
+    if (value / 4 % 3 == 0) {
+        if (!host_side(dst) && dst->extent >= 16)
+            write_words(w, stream, dst, value);
+        return;
+    }
+    if (!array->as.live)
+        array = array_new(w, loop->context);
+    if (!array || array->as.context != loop->context || host_alone(dst) || host_alone(src) ||
+        array->as.extent > dst->extent || array->as.extent > src->extent ||
+        !bring_behind(w, loop, stream, &array->as, true))
+        return;
+    use_context(w, loop->context);
+    if (!did(w, step_up(w, array, stream, src, value), "array step b%u b%u s%u", array->as.id,
+             src->id, stream))
+        return;
+    used_both(w, stream, &array->as, src);
+    if (did(w,
+            copy_by(value / 32 % 2, side_of(dst, NULL), side_of(NULL, array), array,
+                    stream_handle(w, stream)),
+            "array step b%u b%u s%u", dst->id, array->as.id, stream))
+        used_both(w, stream, dst, &array->as);
 }
 
 bool op_array(struct world *w)
