@@ -1,5 +1,6 @@
 /* op_array.c: a random program has arrays, and makes calls that few programs make: copies of boxes
- * in batches, batches of stream operations, cuStreamAttachMemAsync().
+ * in batches, fills of rows, words of 64 bits, batches of stream operations,
+ * cuStreamAttachMemAsync().
  *
  * The uses of an array are ordered as those of a buffer are, but no kernel uses it. */
 #include <string.h>
@@ -289,6 +290,71 @@ static bool batch_of_words(struct world *w)
     return true;
 }
 
+/* The upper half of the buffer, in rows of 16 bytes of which 12 are filled; by a stream's call, or
+ * by one that names none. */
+static CUresult fill_rows(unsigned way, const struct buffer *buffer, uint32_t value,
+                          CUstream handle)
+{
+    size_t rows = buffer->extent / 32;
+    CUdeviceptr p = buffer->p + buffer->extent - 16 * rows;
+
+    switch (way) {
+    case 0:
+        return cu.cuMemsetD2D8_v2(p, 16, (unsigned char)value, 12, rows);
+    case 1:
+        return cu.cuMemsetD2D16_v2(p, 16, (unsigned short)value, 6, rows);
+    case 2:
+        return cu.cuMemsetD2D32_v2(p, 16, value, 3, rows);
+    case 3:
+        return cu.cuMemsetD16_v2(p, (unsigned short)value, 8 * rows);
+    case 4:
+        return cu.cuMemsetD2D16Async(p, 16, (unsigned short)value, 6, rows, handle);
+    default:
+        return cu.cuMemsetD2D32Async(p, 16, value, 3, rows, handle);
+    }
+}
+
+static bool fill_part(struct world *w)
+{
+    unsigned way = draw(w, 6), stream = way < 4 ? default_stream(w) : stream_pick(w);
+    uint32_t value = draw(w, 1u << 30);
+    struct buffer *buffer;
+
+    if (stream == MAX_STREAMS)
+        return false;
+    buffer = buffer_pick(w, stream, true, true, NULL);
+    if (!buffer || host_side(buffer) || buffer->extent < 32)
+        return false;
+    use_context(w, w->streams[stream].context);
+    if (did(w, fill_rows(way, buffer, value, stream_handle(w, stream)), "fill rows %u b%u s%u", way,
+            buffer->id, stream))
+        used_both(w, stream, buffer, NULL);
+    return true;
+}
+
+/* A word of 64 bits is written, and waited for. */
+static bool write_wide(struct world *w)
+{
+    unsigned stream = stream_pick(w);
+    uint64_t value = draw(w, 1u << 30) * 0x100000001ull;
+    struct buffer *buffer;
+
+    if (stream == MAX_STREAMS)
+        return false;
+    buffer = buffer_pick(w, stream, true, true, NULL);
+    if (!buffer || host_side(buffer) || buffer->extent < 16)
+        return false;
+    use_context(w, w->streams[stream].context);
+    if (did(w, cu.cuStreamWriteValue64_v2(stream_handle(w, stream), buffer->p, value, 0),
+            "wide word b%u s%u", buffer->id, stream) &&
+        did(w,
+            cu.cuStreamWaitValue64_v2(stream_handle(w, stream), buffer->p, value,
+                                      CU_STREAM_WAIT_VALUE_EQ),
+            "wait for it"))
+        used_both(w, stream, buffer, NULL);
+    return true;
+}
+
 /* Managed memory that any stream may use, as before. */
 static bool attach(struct world *w)
 {
@@ -357,7 +423,7 @@ void array_step(struct world *w, struct loop *loop, unsigned stream, struct buff
 
 bool op_array(struct world *w)
 {
-    switch (draw(w, 10)) {
+    switch (draw(w, 14)) {
     case 0:
     case 1:
         return make_array(w);
@@ -370,6 +436,11 @@ bool op_array(struct world *w)
         return batch_of_words(w);
     case 6:
         return attach(w);
+    case 7:
+    case 8:
+        return fill_part(w);
+    case 9:
+        return write_wide(w);
     default:
         return copy_array(w);
     }
