@@ -241,8 +241,8 @@ static struct buffer *pick_shared(struct world *w, unsigned stream)
 bool op_ipc(struct world *w)
 {
     struct request request = {.twice = chance(w, 25), .device = 0};
-    unsigned stream = chance(w, 40) ? stream_pick(w) : MAX_STREAMS;
     struct buffer *buffer;
+    unsigned stream;
     size_t offset;
 
     if (channel < 0 || w->capture.open)
@@ -251,6 +251,7 @@ bool op_ipc(struct world *w)
         ipc_close(w);
         return true;
     }
+    stream = chance(w, 40) ? stream_pick(w) : MAX_STREAMS;
     buffer = pick_shared(w, stream);
     if (!buffer)
         return false;
