@@ -523,18 +523,11 @@ const struct buffer *graph_used(const struct world *w, const struct use *use);
 
 /* ---- memory/op_array.c ---- */
 bool op_array(struct world *w);
-struct loop;
-/* The stream copies src, or memory of the host, to an array, and that to dst, where it is not too
- * large; or it writes words of dst. */
-void array_step(struct world *w, struct loop *loop, unsigned stream, struct buffer *dst,
-                struct buffer *src, uint32_t value);
 /* Destroys those that are left. */
 void array_end(struct world *w);
 
 /* ---- memory/op_pool.c ---- */
 bool op_pool(struct world *w);
-/* Managed memory that the stream may read now, or NULL. */
-struct buffer *managed_pick(struct world *w, unsigned stream);
 
 /* ---- graphs/op_graph.c ---- */
 bool op_graph_by_hand(struct world *w);
@@ -631,6 +624,10 @@ void step_do(struct world *w, struct loop *loop, struct step *step, unsigned ite
 /* Makes the stream come after all that the next use of the buffer must follow. */
 bool bring_behind(struct world *w, struct loop *loop, unsigned stream, const struct buffer *buffer,
                   bool write);
+/* memory/op_array.c: the stream copies src, or memory of the host, to an array, and that to dst,
+ * where it is not too large; or it writes words of dst. */
+void array_step(struct world *w, struct loop *loop, unsigned stream, struct buffer *dst,
+                struct buffer *src, uint32_t value);
 
 /* ---- program.c ---- */
 

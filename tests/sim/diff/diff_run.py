@@ -39,6 +39,10 @@ class Run:
             self.twin = Run(words[:2] + words[8:12] + ['0', '0']) if len(words) > 8 else None
 
 
+# What programs may have more of: options of diff-program, of tests/sim/replay, and ours.
+KINDS = ('ipc', 'iterations', 'pageable', 'large', 'graphs', 'pools', 'arrays')
+
+
 class Runner:
     def __init__(self, args, folder):
         self.args = args
@@ -48,14 +52,13 @@ class Runner:
         self.differences = []
         self.steps = collections.Counter()  # the library's counters of some groups
 
+    def kinds(self):
+        """The options that say what the programs have."""
+        return ['--' + kind for kind in KINDS if getattr(self.args, kind)]
+
     def command(self, *more):
-        options = ['--threads', str(self.args.threads)] + (['--ipc'] if self.args.ipc else [])
-        options += ['--iterations'] if self.args.iterations else []
-        options += ['--pageable'] if self.args.pageable else []
-        options += ['--large'] if self.args.large else []
-        options += ['--graphs'] if self.args.graphs else []
-        options += ['--pools'] if self.args.pools else []
-        options += ['--arrays'] if self.args.arrays else []
+        options = ['--threads', str(self.args.threads)]
+        options += self.kinds()
         if self.args.lookup:
             options += ['--lookup', self.args.lookup]
         return [self.args.program] + options + list(more)
@@ -196,13 +199,7 @@ class Runner:
 
     def replay_options(self):
         text = '--threads %d ' % self.args.threads if self.args.threads > 1 else ''
-        text += '--iterations ' if self.args.iterations else ''
-        text += '--pageable ' if self.args.pageable else ''
-        text += '--large ' if self.args.large else ''
-        text += '--graphs ' if self.args.graphs else ''
-        text += '--pools ' if self.args.pools else ''
-        text += '--arrays ' if self.args.arrays else ''
-        return text + ('--ipc ' if self.args.ipc else '')
+        return text + ''.join(kind + ' ' for kind in self.kinds())
 
 
 def compare(plain, run, soft):

@@ -3,6 +3,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
+#include <errno.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -144,14 +145,13 @@ void ipc_start(int n_devices)
     channel = ends[0];
 }
 
-/* The driver is asked meanwhile: the work before the event goes on by that. */
+/* With a stream, the driver is asked meanwhile: the work before the event goes on by that. */
 static bool get_answer(struct world *w, unsigned stream, struct answer *ret_answer)
 {
+    int flags = stream == MAX_STREAMS ? 0 : MSG_DONTWAIT;
     ssize_t n;
 
-    if (stream == MAX_STREAMS)
-        return read(channel, ret_answer, sizeof(*ret_answer)) == (ssize_t)sizeof(*ret_answer);
-    while ((n = recv(channel, ret_answer, sizeof(*ret_answer), MSG_DONTWAIT)) < 0) {
+    while ((n = recv(channel, ret_answer, sizeof(*ret_answer), flags)) < 0 && errno == EAGAIN) {
         (void)cu.cuStreamQuery(stream_handle(w, stream));
         (void)sched_yield();
     }

@@ -1,6 +1,5 @@
 /* op_array.c: a random program has arrays, and makes calls that few programs make: copies of boxes
- * in batches, fills of rows, words of 64 bits, batches of stream operations,
- * cuStreamAttachMemAsync().
+ * in batches, fills of rows, words of 64 bits, batches of stream operations.
  *
  * The uses of an array are ordered as those of a buffer are, but no kernel uses it. */
 #include <string.h>
@@ -48,15 +47,12 @@ static struct array *array_pick(struct world *w, unsigned stream, bool write,
 
     for (unsigned i = 0; i < MAX_ARRAYS; i++) {
         struct array *array = &w->arrays[i];
-        bool filled = array->as.filled;
+        struct buffer as = array->as;
 
-        if (array == but || !array->as.live || array->as.context != w->streams[stream].context ||
-            (!write && !filled))
-            continue;
-        array->as.filled = true; /* one that was never written may be */
-        if (buffer_is_for(w, &array->as, stream, write) && draw(w, ++n) == 0)
+        as.filled |= write; /* what was never written may be */
+        if (array != but && as.context == w->streams[stream].context &&
+            buffer_is_for(w, &as, stream, write) && draw(w, ++n) == 0)
             found = array;
-        array->as.filled = filled;
     }
     return found;
 }
@@ -176,12 +172,27 @@ static bool copy_array(struct world *w)
     return true;
 }
 
-/* From memory of the host, which is written again at once, or to it. */
+/* From memory of the host, which is written again at once. */
+static CUresult copy_up(struct world *w, const struct array *array, unsigned stream, bool async,
+                        unsigned value)
+{
+    unsigned char bytes[64 * WIDTHS];
+    CUresult result;
+
+    memset(bytes, (int)value, sizeof(bytes));
+    result = async ? cu.cuMemcpyHtoAAsync_v2(array->handle, 0, bytes, array->width,
+                                             stream_handle(w, stream))
+                   : cu.cuMemcpyHtoA_v2(array->handle, 0, bytes, array->width);
+    memset(bytes, (int)~value, sizeof(bytes));
+    return result;
+}
+
+/* From memory of the host, or to it. */
 static bool copy_with_host(struct world *w)
 {
     bool up = chance(w, 50), async = chance(w, 60);
     unsigned stream = async ? stream_pick(w) : default_stream(w), value = draw(w, 256);
-    unsigned char bytes[64 * WIDTHS];
+    unsigned char bytes[64 * WIDTHS] = {0};
     struct array *array;
     CUresult result;
 
@@ -191,13 +202,9 @@ static bool copy_with_host(struct world *w)
     if (!array || array->rows > 1)
         return false;
     use_context(w, w->streams[stream].context);
-    memset(bytes, (int)value, sizeof(bytes));
     if (up) {
-        result = async ? cu.cuMemcpyHtoAAsync_v2(array->handle, 0, bytes, array->width,
-                                                 stream_handle(w, stream))
-                       : cu.cuMemcpyHtoA_v2(array->handle, 0, bytes, array->width);
-        memset(bytes, (int)~value, sizeof(bytes));
-        if (did(w, result, "array up %d b%u s%u", async, array->as.id, stream))
+        if (did(w, copy_up(w, array, stream, async, value), "array up %d b%u s%u", async,
+                array->as.id, stream))
             used_both(w, stream, &array->as, NULL);
         return true;
     }
@@ -275,17 +282,25 @@ static void write_words(struct world *w, unsigned stream, struct buffer *buffer,
         used_both(w, stream, buffer, NULL);
 }
 
+/* Memory of the device, of 32 bytes at least, that the stream may write now; its context is
+ * current. NULL: there is none, or no stream. */
+static struct buffer *pick_target(struct world *w, unsigned stream)
+{
+    struct buffer *buffer = stream == MAX_STREAMS ? NULL : buffer_pick(w, stream, true, true, NULL);
+
+    if (!buffer || host_side(buffer) || buffer->extent < 32)
+        return NULL;
+    use_context(w, w->streams[stream].context);
+    return buffer;
+}
+
 static bool batch_of_words(struct world *w)
 {
     unsigned stream = stream_pick(w);
-    struct buffer *buffer;
+    struct buffer *buffer = pick_target(w, stream);
 
-    if (stream == MAX_STREAMS)
+    if (!buffer)
         return false;
-    buffer = buffer_pick(w, stream, true, true, NULL);
-    if (!buffer || host_side(buffer) || buffer->extent < 16)
-        return false;
-    use_context(w, w->streams[stream].context);
     write_words(w, stream, buffer, draw(w, 1u << 30));
     return true;
 }
@@ -317,15 +332,11 @@ static CUresult fill_rows(unsigned way, const struct buffer *buffer, uint32_t va
 static bool fill_part(struct world *w)
 {
     unsigned way = draw(w, 6), stream = way < 4 ? default_stream(w) : stream_pick(w);
+    struct buffer *buffer = pick_target(w, stream);
     uint32_t value = draw(w, 1u << 30);
-    struct buffer *buffer;
 
-    if (stream == MAX_STREAMS)
+    if (!buffer)
         return false;
-    buffer = buffer_pick(w, stream, true, true, NULL);
-    if (!buffer || host_side(buffer) || buffer->extent < 32)
-        return false;
-    use_context(w, w->streams[stream].context);
     if (did(w, fill_rows(way, buffer, value, stream_handle(w, stream)), "fill rows %u b%u s%u", way,
             buffer->id, stream))
         used_both(w, stream, buffer, NULL);
@@ -336,15 +347,11 @@ static bool fill_part(struct world *w)
 static bool write_wide(struct world *w)
 {
     unsigned stream = stream_pick(w);
+    struct buffer *buffer = pick_target(w, stream);
     uint64_t value = draw(w, 1u << 30) * 0x100000001ull;
-    struct buffer *buffer;
 
-    if (stream == MAX_STREAMS)
+    if (!buffer)
         return false;
-    buffer = buffer_pick(w, stream, true, true, NULL);
-    if (!buffer || host_side(buffer) || buffer->extent < 16)
-        return false;
-    use_context(w, w->streams[stream].context);
     if (did(w, cu.cuStreamWriteValue64_v2(stream_handle(w, stream), buffer->p, value, 0),
             "wide word b%u s%u", buffer->id, stream) &&
         did(w,
@@ -355,41 +362,16 @@ static bool write_wide(struct world *w)
     return true;
 }
 
-/* Managed memory that any stream may use, as before. */
-static bool attach(struct world *w)
-{
-    unsigned stream = stream_pick(w);
-    struct buffer *buffer;
-
-    if (stream == MAX_STREAMS)
-        return false;
-    buffer = managed_pick(w, stream);
-    if (!buffer)
-        return false;
-    use_context(w, w->streams[stream].context);
-    if (did(w,
-            cu.cuStreamAttachMemAsync(stream_handle(w, stream), buffer->p, 0, CU_MEM_ATTACH_GLOBAL),
-            "attach b%u s%u", buffer->id, stream))
-        used_both(w, stream, NULL, buffer);
-    return true;
-}
-
 /* ---- as a step of iterations ---- */
 
 /* From memory of the host to an array of one row; else from src. */
 static CUresult step_up(struct world *w, const struct array *array, unsigned stream,
                         const struct buffer *src, uint32_t value)
 {
-    CUstream handle = stream_handle(w, stream);
-    unsigned char bytes[64 * WIDTHS];
-    CUresult result;
-
-    if (array->rows > 1 || value / 8 % 2)
-        return copy_by(value / 16 % 2, side_of(NULL, array), side_of(src, NULL), array, handle);
-    memset(bytes, (int)(value / 32), sizeof(bytes));
-    result = cu.cuMemcpyHtoAAsync_v2(array->handle, 0, bytes, array->width, handle);
-    memset(bytes, 0xee, sizeof(bytes));
-    return result;
+    if (array->rows == 1 && value / 8 % 2 == 0)
+        return copy_up(w, array, stream, true, value / 32);
+    return copy_by(value / 16 % 2, side_of(NULL, array), side_of(src, NULL), array,
+                   stream_handle(w, stream));
 }
 
 void array_step(struct world *w, struct loop *loop, unsigned stream, struct buffer *dst,
@@ -423,7 +405,7 @@ void array_step(struct world *w, struct loop *loop, unsigned stream, struct buff
 
 bool op_array(struct world *w)
 {
-    switch (draw(w, 14)) {
+    switch (draw(w, 13)) {
     case 0:
     case 1:
         return make_array(w);
@@ -435,11 +417,9 @@ bool op_array(struct world *w)
     case 5:
         return batch_of_words(w);
     case 6:
-        return attach(w);
     case 7:
-    case 8:
         return fill_part(w);
-    case 9:
+    case 8:
         return write_wide(w);
     default:
         return copy_array(w);

@@ -53,7 +53,8 @@ static bool use_pool(struct world *w)
     return true;
 }
 
-struct buffer *managed_pick(struct world *w, unsigned stream)
+/* Managed memory that the stream may read now, or NULL. */
+static struct buffer *pick_managed(struct world *w, unsigned stream)
 {
     struct buffer *found = NULL;
     unsigned n = 0;
@@ -95,12 +96,12 @@ static bool place_managed(struct world *w)
 
     if (stream == MAX_STREAMS)
         return false;
-    buffer = managed_pick(w, stream);
+    buffer = pick_managed(w, stream);
     if (!buffer)
         return false;
     use_context(w, w->streams[stream].context);
     to = some_location(w, stream);
-    switch (draw(w, 3)) {
+    switch (draw(w, 4)) {
     case 0:
         if (did(w,
                 cu.cuMemPrefetchAsync_v2(buffer->p, buffer->bytes, to, 0, stream_handle(w, stream)),
@@ -110,6 +111,13 @@ static bool place_managed(struct world *w)
     case 1:
         (void)did(w, cu.cuMemAdvise_v2(buffer->p, buffer->bytes, advices[which], to),
                   "advise b%u %d %d", buffer->id, (int)advices[which], (int)to.type);
+        break;
+    case 2: /* any stream may use it, as before */
+        if (did(w,
+                cu.cuStreamAttachMemAsync(stream_handle(w, stream), buffer->p, 0,
+                                          CU_MEM_ATTACH_GLOBAL),
+                "attach b%u s%u", buffer->id, stream))
+            used_both(w, stream, NULL, buffer);
         break;
     default:
         (void)did(w,
