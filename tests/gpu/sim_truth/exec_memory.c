@@ -121,6 +121,22 @@ static void kind_lines(const char *id, const char *name, CUmemorytype type, bool
         back[2], back[3], back[4]);
 }
 
+/* A copy to memory that belongs to no context comes to be to other such memory. */
+static void ownerless_line(void)
+{
+    CUdeviceptr p = device_memory(4096), pieces = piece_range(2), pool = pool_memory(4096);
+    CUdeviceptr pairs[][2] = {
+        {pool, pieces}, {pieces, pool}, {pieces, pieces + PIECE}, {pieces + PIECE, pieces}};
+    CUresult codes[4];
+
+    for (unsigned i = 0; i < 4; i++)
+        codes[i] = change(copy_of(CU_MEMORYTYPE_DEVICE, pairs[i][0], p),
+                          copy_of(CU_MEMORYTYPE_DEVICE, pairs[i][1], p));
+    row("R1394", "a copy in an exec comes to be to other memory of no context",
+        "pool to piece %d, back %d; piece to one on the host %d, back %d", codes[0], codes[1],
+        codes[2], codes[3]);
+}
+
 void group_exec_copies(void)
 {
     open_device();
@@ -131,4 +147,5 @@ void group_exec_copies(void)
     kind_lines("R1392", "the same as R1390, as CU_MEMORYTYPE_UNIFIED", CU_MEMORYTYPE_UNIFIED,
                false);
     kind_lines("R1393", "the same as R1391, as CU_MEMORYTYPE_UNIFIED", CU_MEMORYTYPE_UNIFIED, true);
+    ownerless_line();
 }

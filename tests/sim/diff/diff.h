@@ -67,6 +67,7 @@ struct traits {
     bool pins;     /* pinned memory that comes and goes, with work under way (op_pin) */
     bool large;    /* blocks of some MiB, and kernels that follow pointers (op_follow.c) */
     bool graphs;   /* graphs that are built by hand (graphs/op_graph.c) */
+    bool recopies; /* copies in executable graphs come to be of other memory */
     bool arrays;   /* arrays, and batches of stream operations (memory/op_array.c) */
     bool places;   /* what pools keep, and where managed memory is to lie (memory/op_pool.c) */
     bool by_nodes; /* the host sees work by host functions in these graphs alone */

@@ -32,13 +32,11 @@ PAGE = 'ALLOGRAFT_OOM=page|ALLOGRAFT_PAGE_PIECE=2MiB|ALLOGRAFT_LOG=error|DIFF_SP
 # Settings separated by '|'. DIFF_*: see batch.c.
 POLICIES = {
     'auto': 'ALLOGRAFT_POLICY=auto',
-    # Native memory that is kept; a pool in the middle; little room.
-    'soon': 'ALLOGRAFT_POLICY=auto|ALLOGRAFT_POOL_AFTER_US=100',
+    # Native memory that is kept; little room.
     'await': 'ALLOGRAFT_POLICY=auto|ALLOGRAFT_FREE=sync',
-    'atiny': 'ALLOGRAFT_POLICY=auto|ALLOGRAFT_CACHE=20KiB|ALLOGRAFT_PENDING=20KiB|'
-             'ALLOGRAFT_POOL_AFTER_US=1000',
+    'atiny': 'ALLOGRAFT_POLICY=auto|ALLOGRAFT_CACHE=20KiB|ALLOGRAFT_PENDING=20KiB',
     # Pieces of slabs go back to them at once, and are cut again.
-    'slab': 'ALLOGRAFT_POLICY=auto|ALLOGRAFT_SLAB=256KiB|ALLOGRAFT_CACHE=20KiB|ALLOGRAFT_POOL_AFTER_US=1000',
+    'slab': 'ALLOGRAFT_POLICY=auto|ALLOGRAFT_SLAB=256KiB|ALLOGRAFT_CACHE=20KiB',
     'noslab': 'ALLOGRAFT_POLICY=pool|ALLOGRAFT_SLAB=0',
     'pool': 'ALLOGRAFT_POLICY=pool',
     'sync': 'ALLOGRAFT_POLICY=pool|ALLOGRAFT_FREE=sync',
@@ -94,10 +92,9 @@ POLICIES = {
     'hmove': limited(32, PAGE + '|ALLOGRAFT_CACHE=0'),
     'lmove': limited(6, PAGE + '|ALLOGRAFT_PREFETCH=launch|' + mixed('size=64KiB..1MiB:managed,backend=plain')),
     'limit': limited(8, 'ALLOGRAFT_POLICY=pool|ALLOGRAFT_OOM=error|DIFF_ROOM=%d' % (8 * MIB)),
-    'aspill': limited(6, 'ALLOGRAFT_OOM=spill|ALLOGRAFT_UNSPILL=1|DIFF_SPILL=1|'
-                         'ALLOGRAFT_POOL_AFTER_US=100'),
-    'alimit': limited(8, 'ALLOGRAFT_OOM=error|ALLOGRAFT_POOL_AFTER_US=300|DIFF_ROOM=%d' % (8 * MIB)),
-    'slimit': limited(24, 'ALLOGRAFT_OOM=error|ALLOGRAFT_POOL_AFTER_US=300|DIFF_ROOM=%d' % (24 * MIB)),
+    'aspill': limited(6, 'ALLOGRAFT_OOM=spill|ALLOGRAFT_UNSPILL=1|DIFF_SPILL=1'),
+    'alimit': limited(8, 'ALLOGRAFT_OOM=error|DIFF_ROOM=%d' % (8 * MIB)),
+    'slimit': limited(24, 'ALLOGRAFT_OOM=error|DIFF_ROOM=%d' % (24 * MIB)),
     'mlimit': limited(8, 'ALLOGRAFT_POLICY=managed|DIFF_ROOM=%d' % (8 * MIB)),
     # Cards that are full, and pools that never have room.
     'poolless': 'ALLOGRAFT_POLICY=pool|SIM_FAIL=cuMemAllocFromPoolAsync:0:2|DIFF_TWIN=1',
@@ -129,7 +126,6 @@ POLICIES.update({
 POLICIES.update({
     'g': graphs('ALLOGRAFT_GRAPH_PROFIT=0|ALLOGRAFT_POLICY=pool'),
     'gauto': graphs('ALLOGRAFT_GRAPH_PROFIT=0'),
-    'gsoon': graphs('ALLOGRAFT_GRAPH_PROFIT=0|ALLOGRAFT_POOL_AFTER_US=100'),
     'gdefault': 'ALLOGRAFT_GRAPH=all',
     'gprofit': graphs('ALLOGRAFT_GRAPH_PROFIT=1|ALLOGRAFT_GRAPH_WARMUP=2'),
     'gpinned': graphs('ALLOGRAFT_GRAPH_PROFIT=0|ALLOGRAFT_HOST=cache'),
@@ -171,7 +167,7 @@ def any_settings(number):
     """Settings that the number draws: what no policy above combines."""
     draw = random.Random(number).choice
     drawn = [draw(choices) for choices in (
-        ('', 'POLICY=pool', 'POLICY=native', 'POOL_AFTER_US=100'),
+        ('', 'POLICY=pool', 'POLICY=native', 'POOL_KEEP=64KiB'),
         ('', '', 'FREE=sync', 'FREE=ordered'),
         ('', '', 'CACHE=0', 'CACHE=20KiB|ALLOGRAFT_PENDING=20KiB'),
         ('', '', 'SLAB=0', 'SLAB=256KiB'),
@@ -204,6 +200,11 @@ def names(text):
     for name in text.split(','):
         several = re.fullmatch(r'any(\d+)-(\d+)', name)
         yield from ['any%d' % n for n in range(int(several[1]), int(several[2]) + 1)] if several else [name]
+
+
+def prefers_host(its_settings):
+    """Some managed memory, that which was spilled for example, is to lie on the host."""
+    return 'spill' in its_settings or 'prefer=host' in its_settings.lower()
 
 
 def is_soft(its_settings):

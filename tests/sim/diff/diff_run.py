@@ -271,9 +271,9 @@ def read_arguments(words):
                                  if ('_GRAPH=' in settings) == args.iterations)
     try:
         drawn = ((name, diff_policies.settings(name)) for name in diff_policies.names(args.policies))
-        # Of managed memory the simulation lets an upload wait, which no GPU was asked.
+        # An upload waits for such memory (docs/guarantees.md).
         args.variants = {name: settings for name, settings in drawn
-                         if not (args.pageable and name.startswith('any') and diff_policies.is_soft(settings))}
+                         if not (args.pageable and name.startswith('any') and diff_policies.prefers_host(settings))}
         args.first, args.last = (int(n) for n in (args.seeds + '-' + args.seeds).split('-')[:2])
     except (KeyError, ValueError) as error:
         parser.error('not understood: %s' % error)

@@ -127,6 +127,7 @@ void traits_with_large(struct traits *traits)
 void traits_with_graphs(struct traits *traits)
 {
     traits->graphs = true;
+    traits->recopies = is_wanted("recopies");
     traits->by_nodes = traits->visible && traits->seed % 3 == 1;
     if (traits->by_nodes) /* what shows the host work otherwise */
         traits->pins = traits->batches = traits->shares = traits->ipc = false;

@@ -434,28 +434,37 @@ static CUgraphExecUpdateResult set_may_become(const struct sim_set *old, const s
     return CU_GRAPH_EXEC_UPDATE_SUCCESS;
 }
 
-/* What a copy names as memory of the device stays managed memory, or a piece on the host, if it is
- * either (R1324, R1325, R1329); fills have no such limit (R1322, R1327). */
-static bool same_kind(const struct sim_span *a, const struct sim_span *b)
+/* Whose the memory is: what a context has allocated, of any kind, memory of a device that belongs to
+ * no context, or memory of the host that belongs to none. */
+enum owner { A_CONTEXT, THE_DEVICE, THE_HOST };
+
+static enum owner owner_of(const struct sim_block *block)
+{
+    if (is_piece_on_host(block))
+        return THE_HOST;
+    return block->kind == SIM_BLOCK_POOL || block->kind == SIM_BLOCK_MAPPED ||
+                   block->kind == SIM_BLOCK_GRAPH
+               ? THE_DEVICE
+               : A_CONTEXT;
+}
+
+/* What a copy names stays memory of the same kind of owner (R1324, R1325, R1329, R1390 to R1393);
+ * fills have no such limit (R1322, R1327, R1328). */
+static bool same_owner(const struct sim_span *a, const struct sim_span *b)
 {
     const struct sim_block *x = sim_block_at(a->address), *y = sim_block_at(b->address);
 
-    if (!x || !y)
-        return true;
-    return (x->kind == SIM_BLOCK_MANAGED) == (y->kind == SIM_BLOCK_MANAGED) &&
-           is_piece_on_host(x) == is_piece_on_host(y);
+    return !x || !y || owner_of(x) == owner_of(y);
 }
 
 /* One side of a copy keeps the type that it was given as, whatever lies there: what is pinned may
- * not become CU_MEMORYTYPE_UNIFIED, but pageable. What is CU_MEMORYTYPE_UNIFIED may come to be of
- * any kind; no GPU was asked of that yet (R1392, R1393). */
+ * not become CU_MEMORYTYPE_UNIFIED, but pageable. */
 static bool same_side(const struct sim_span *a, CUmemorytype a_type, const struct sim_span *b,
                       CUmemorytype b_type)
 {
     if (a_type != b_type)
         return false;
-    return a_type == CU_MEMORYTYPE_HOST ||
-           (same_place(a, b) && (a_type == CU_MEMORYTYPE_UNIFIED || same_kind(a, b)));
+    return a_type == CU_MEMORYTYPE_HOST || (same_place(a, b) && same_owner(a, b));
 }
 
 static bool same_sides(const struct sim_copy *old, const struct sim_copy *new)

@@ -310,11 +310,26 @@ static bool is_to_wait(CUcontext ctx, const struct sim_copy *copy)
     return ctx->flags & CU_CTX_SYNC_MEMOPS || sync_memops(&copy->src) || sync_memops(&copy->dst);
 }
 
-/* An upload from memory of the host to managed memory is staged as one to the device is, if the
- * call says so (R1072 to R1077); cuMemcpyAsync waits (R1078). */
+/* Is it managed memory that prefers the host? */
+static bool prefers_host(const struct sim_span *span)
+{
+    struct sim_residency *residency = sim_residency_of(sim_block_at(span->address));
+    size_t n;
+
+    if (!residency)
+        return false;
+    const struct sim_page *page = sim_residency_pages(residency, span->address, 1, &n);
+    return page->preferred.type != CU_MEM_LOCATION_TYPE_DEVICE &&
+           page->preferred.type != CU_MEM_LOCATION_TYPE_INVALID;
+}
+
+/* An upload from memory of the host to managed memory is staged as one to the device is (R1072 to
+ * R1077, R1088, R1089); but where that prefers the host and the call does not say what the upload
+ * is from, it is a copy within the host (R1078, R1090). */
 static bool is_staged(const struct sim_copy *copy, enum side dst)
 {
-    return dst == SIDE_MAPPED_HOST || (dst == SIDE_MANAGED && copy->src.as_host);
+    return dst == SIDE_MAPPED_HOST ||
+           (dst == SIDE_MANAGED && (copy->src.as_host || !prefers_host(&copy->dst)));
 }
 
 /* Does the host wait for the copy? Between device memories not even the synchronous calls do. Host

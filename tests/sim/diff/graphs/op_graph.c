@@ -403,7 +403,8 @@ static bool change_node(struct world *w, struct graph *graph)
     struct build it = {.w = w, .graph = graph};
     struct work work;
 
-    if (!graph->graph || node.kind == NODE_EMPTY || node.kind == NODE_TEMPORARY)
+    if (!graph->graph || node.kind == NODE_EMPTY || node.kind == NODE_TEMPORARY ||
+        (node.kind == NODE_COPY && !w->traits->recopies))
         return false;
     node.value = draw(w, 1u << 30);
     if (!pick_other_work(&it, &node, &work))
@@ -454,6 +455,10 @@ static bool update_whole(struct world *w, struct graph *graph)
     struct graph other = {.context = graph->context};
     struct build it = {.w = w, .graph = &other};
 
+    for (unsigned i = 0; i < graph->n_nodes; i++) {
+        if (graph->nodes[i].kind == NODE_COPY && !w->traits->recopies)
+            return false;
+    }
     if (graph->has_memory ||
         !did(w, cu.cuGraphCreate(&other.graph, 0), "cuGraphCreate for g%u", graph->id))
         return false;
