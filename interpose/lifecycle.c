@@ -254,7 +254,6 @@ static void configure(void)
     ag_guard_configure(options.guard);
     ag_alloc_configure(&params, &options.rules);
     ag_drain_configure(options.free_mode, options.guard != AG_GUARD_OFF);
-    ag_churn_configure(options.pool_after_us);
     ag_pool_configure(options.pool_keep);
     ag_app_pools_configure(options.app_pool_keep);
     ag_app_graphs_configure(ag_report_has_counts(&options));

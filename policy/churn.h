@@ -1,18 +1,13 @@
-/* Does the program free and allocate in turns, and is a pool worth its start?
+/* Does the program free and allocate in turns?
  *
- * The first allocation of a process from a stream-ordered pool takes 8 to 9 ms in the driver, the
- * first native one 0.1 ms (H200, driver 580.159). Most programs allocate what they need and free it
- * at their end: neither a pool nor a cache gains them anything. So under ALLOGRAFT_POLICY=auto a
- * device goes through three phases:
+ * Most programs allocate what they need and free it at their end: a cache gains them nothing. So
+ * under ALLOGRAFT_POLICY=auto a device goes through two phases:
  *   1. Memory is as large as the program asks for. What it frees goes back to the driver at once,
  *      and waits as natively. But a program of many small blocks gains by slabs (slab.h) from the
  *      beginning: the driver takes 1.5 to 2 us for each and what we keep of it another 0.4, a piece
  *      takes 0.3, and a slab 45 once. AG_CHURN_MANY of them have cost more than that.
  *   2. The program *churns* from its first allocation after a free on. Blocks have the
  *      sizes of the cache, which keeps what is freed; the driver serves what the cache cannot.
- *   3. What the driver takes longer for than a pool would have adds up. When that is as much as the
- *      start of a pool, the pool is made. So a program loses by waiting for it at most what the
- *      pool costs anyway, and a program that the cache serves never makes one.
  * Pure: the caller makes the calls that are counted here. */
 #ifndef AG_POLICY_CHURN_H
 #define AG_POLICY_CHURN_H
@@ -33,14 +28,9 @@ enum ag_churn_phase {
 
 /* Relaxed: each chooses where the next memory comes from, which its block then says. */
 struct ag_churn {
-    _Atomic int phase;         /* enum ag_churn_phase; only grows */
-    _Atomic uint64_t saved_ns; /* what a pool would have saved */
-    _Atomic uint64_t misses;   /* of the cache, in phase AG_CHURN_ON */
-    _Atomic uint32_t n_small;  /* small blocks that the driver gave before that */
+    _Atomic int phase;        /* enum ag_churn_phase; only grows */
+    _Atomic uint32_t n_small; /* small blocks that the driver gave before that */
 };
-
-/* ALLOGRAFT_POOL_AFTER_US; before the first allocation. */
-void ag_churn_configure(uint64_t pool_after_us);
 
 /* The program allocates. */
 static inline void ag_churn_allocates(struct ag_churn *churn)
@@ -79,21 +69,14 @@ static inline bool ag_churn_keeps(struct ag_churn *churn)
     return false;
 }
 
-/* The driver has to serve an allocation of `bytes` that the cache had no block for. */
-void ag_churn_missed(struct ag_churn *churn, size_t bytes);
-/* A single allocation of `bytes` has to leave the cache, or had no room in it. */
-void ag_churn_returned(struct ag_churn *churn, size_t bytes);
-
 /* The program shares memory with other processes or devices. What it allocates from now on is
  * native, so that the driver's handles serve them all. */
 void ag_churn_note_shared(void);
 bool ag_churn_is_shared(void);
-/* Libraries that we do not see may reach its memory by themselves. What it allocates from now on is
- * of no pool. */
+/* Libraries that we do not see may reach its memory by themselves. What it allocates from now on
+ * does not move. */
 void ag_churn_note_reached(void);
 bool ag_churn_is_reached(void);
-/* Is it time for a pool? */
-bool ag_churn_wants_pool(const struct ag_churn *churn);
 
 /* A forked child has allocated and shared nothing, and nobody reaches its memory. */
 void ag_churn_begin_child(struct ag_churn *churn);

@@ -13,9 +13,9 @@ struct ag_decision ag_decide(const struct ag_request *request, const struct ag_f
 
     if (policy == AG_POLICY_MANAGED)
         decision.place = AG_PLACE_MANAGED;
-    else if (policy == AG_POLICY_POOL || (policy == AG_POLICY_AUTO && facts->has_pool))
+    else if (policy == AG_POLICY_POOL)
         decision.place = AG_PLACE_POOL;
-    else if (policy == AG_POLICY_AUTO) /* until there is a pool */
+    else if (policy == AG_POLICY_AUTO)
         decision.keeps = true;
     if (decision.place == AG_PLACE_NATIVE && !decision.keeps)
         return decision;

@@ -18,7 +18,7 @@ struct ag_request {
 
 /* What the device can do. */
 struct ag_facts {
-    bool has_pool;    /* our pool exists on it; under AG_POLICY_AUTO also: it is time for it */
+    bool has_pool;    /* our pool exists on it */
     bool has_managed; /* it has concurrent managed access */
 };
 

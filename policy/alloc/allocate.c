@@ -3,7 +3,7 @@
  * An allocation:
  *   1. Which context is current, and what do the settings and the first rule that applies ask for?
  *      plan.c turns that into a placement and a memory descriptor, by decide.c.
- *      Unless they name a policy, memory is native until churn.c says that it is time for a pool.
+ *      Unless they name a policy, memory is the driver's, and churn.c says whether it is kept.
  *   2. ladder.c: cache.c may hold a freed block of that descriptor (take_last() asks it before
  *      anything else, where no setting matters). Else a small one is cut from a slab (slab.c), and
  *      for others, and for slabs, backends/ asks the driver.

@@ -198,10 +198,8 @@ static inline bool is_freed_natively(struct ag_block *block)
         return true;
     if (block->size <= cache_limit(device))
         return false;
-    if (!ag_pressure_is_tight(device)) { /* a pool would be no better */
-        ag_churn_returned(&device->churn, block->size);
+    if (!ag_pressure_is_tight(device))
         ag_stats_add(AG_STAT_CACHE_FULL, 1);
-    }
     return true;
 }
 

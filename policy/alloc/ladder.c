@@ -89,8 +89,6 @@ static CUresult begin_slab(struct ag_context *context, struct ag_mem_desc desc, 
     CUresult result = CUDA_SUCCESS;
 
     if (asks) {
-        if (desc.source == AG_SOURCE_CACHED)
-            ag_churn_missed(&context->device->churn, AG_SLAB_BYTES);
         result = from_driver(context, desc, AG_SLAB_BYTES, &whole);
         if (result == CUDA_SUCCESS && ag_mem_desc_is_on_device(desc))
             ag_room_leave(context, AG_SLAB_BYTES);
@@ -177,8 +175,6 @@ static CUresult from_anywhere(struct ag_context *context, struct ag_mem_desc des
     if (*ret_block)
         return from_cache(context, *ret_block);
     ag_stats_add(AG_STAT_CACHE_MISS, 1);
-    if (cached)
-        ag_churn_missed(churn, size);
     if (cached && piece <= ag_slab_largest())
         ag_churn_small(churn);
     result = from_driver(context, desc, size, ret_block);

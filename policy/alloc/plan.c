@@ -102,12 +102,9 @@ static void count_fallback(const struct ag_device *device, enum ag_fallback why)
 /* Is there a pool for a request of that policy? Makes it when there is to be one. */
 static bool pool_serves(struct ag_device *device, enum ag_policy policy)
 {
-    if (policy == AG_POLICY_POOL)
-        return ag_pool_ready(device);
-    if (policy != AG_POLICY_AUTO)
-        return false;
-    ag_churn_allocates(&device->churn);
-    return ag_churn_wants_pool(&device->churn) && ag_pool_ready(device);
+    if (policy == AG_POLICY_AUTO)
+        ag_churn_allocates(&device->churn);
+    return policy == AG_POLICY_POOL && ag_pool_ready(device);
 }
 
 /* Pages of its own take the place of any other memory of the device. */

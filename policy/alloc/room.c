@@ -6,27 +6,16 @@
 #include "policy/alloc/alloc.h"
 #include "policy/backends/backend.h"
 #include "policy/budget.h"
-#include "policy/churn.h"
 #include "policy/contexts/enter.h"
 #include "policy/order/capture.h"
 #include "policy/order/private_stream.h"
 #include "policy/pressure.h"
-
-/* A pool would have taken back some of the blocks that leave the cache for less. */
-static void count_returned(const struct ag_block *blocks)
-{
-    for (; blocks; blocks = blocks->next) {
-        if (blocks->desc.source == AG_SOURCE_CACHED)
-            ag_churn_returned(&blocks->context->device->churn, blocks->size);
-    }
-}
 
 bool ag_room_give_back(struct ag_context *context, struct ag_block *blocks, uint64_t timeout_ns)
 {
     struct ag_block *stay;
 
     blocks = ag_backend_return_pieces(blocks);
-    count_returned(blocks);
     ag_timing_is_slow();
     stay = ag_backend_release(context, blocks, timeout_ns);
     ag_cache_keep_all(&context->cache, stay);

@@ -93,15 +93,6 @@ static CUresult make_pool(struct ag_device *device)
     return result == CUDA_SUCCESS ? set_up_pool(device) : result;
 }
 
-/* When the report says that it was made; by a count, relaxed. */
-static void count_made(struct ag_device *device)
-{
-    ag_stats_add(AG_STAT_POOL_MADE, 1);
-    ag_stats_add(AG_STAT_POOL_AFTER, ag_stats_counter(AG_STAT_REDIRECTED));
-    ag_stats_add(AG_STAT_POOL_MISSES,
-                 atomic_load_explicit(&device->churn.misses, memory_order_relaxed));
-}
-
 bool ag_pool_ready(struct ag_device *device)
 {
     CUresult result;
@@ -111,7 +102,7 @@ bool ag_pool_ready(struct ag_device *device)
     if (ag_once_begin(&device->pool_state)) {
         result = make_pool(device);
         if (result == CUDA_SUCCESS)
-            count_made(device);
+            ag_stats_add(AG_STAT_POOL_MADE, 1);
         else
             ag_log_warn("no pool on device %d (%s): its memory stays native", device->ordinal,
                         ag_driver_error_name(result));

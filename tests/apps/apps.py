@@ -34,7 +34,6 @@ FOUND = "what guards found"
 # The default without one mechanism: what that is worth.
 WITHOUT = {
     "no-slabs": {"ALLOGRAFT_SLAB": "0"},
-    "no-pool": {"ALLOGRAFT_POOL_AFTER_US": "1000000000"},
     "no-crew": {"ALLOGRAFT_COPY": "driver"},
 }
 

@@ -41,15 +41,11 @@ POOL_SETTINGS = ({'ALLOGRAFT_POLICY': 'pool'},
                  {'ALLOGRAFT_APP_POOL_KEEP': 'max', 'ALLOGRAFT_POLICY': 'native'},
                  {'ALLOGRAFT_RULES': '*:async=managed', 'ALLOGRAFT_APP_POOL_KEEP': '10%'},
                  {'ALLOGRAFT_LIMIT': '512MiB'})
-# The default policy, once it has made its pool. Not where memory is tight: memory that a failed call of
-# ours leaves in that pool is not asked for a second time.
-SOON_POOL = {'ALLOGRAFT_POOL_AFTER_US': '3'}
 # What guards ask of the driver, in programs that allocate most.
 GUARDED = ('mix', 'contexts', 'capture', 'release')
 GUARD_SETTINGS = ({'ALLOGRAFT_GUARD': 'canary'}, {'ALLOGRAFT_GUARD': 'poison', 'ALLOGRAFT_POLICY': 'pool'},
                   {'ALLOGRAFT_GUARD': 'page'})
 MIXTURES = ([(name, common, settings) for name, common in PROGRAMS for settings in SETTINGS] +
-            [(name, common, SOON_POOL) for name, common in PROGRAMS if name != 'tight'] +
             [POOLS + (settings,) for settings in POOL_SETTINGS] +
             [(name, common, settings) for name, common in PROGRAMS if name in GUARDED
              for settings in GUARD_SETTINGS])
@@ -152,7 +148,7 @@ def trials(name, common, settings):
     clean = clean_run(name, common, settings)
     calls = dict((line.split()[0], int(line.split()[1]))
                  for line in clean.files['calls'].splitlines())
-    salt = (*SETTINGS, *POOL_SETTINGS, *GUARD_SETTINGS, SOON_POOL).index(settings)
+    salt = (*SETTINGS, *POOL_SETTINGS, *GUARD_SETTINGS).index(settings)
     return [(name, common, settings, fault) for fault in faults_of(name, calls, salt) if is_ours(fault[0], salt)]
 
 

@@ -28,10 +28,8 @@ POLICIES = [{'ALLOGRAFT_POLICY': p} for p in ('pool', 'native', 'managed', 'auto
 FORCED = [{'ALLOGRAFT_POLICY': p, 'ALLOGRAFT_FREE': f}
           for p, f in (('pool', 'sync'), ('pool', 'ordered'), ('managed', 'sync'), ('auto', 'sync'))]
 UNCACHED = [{'ALLOGRAFT_POLICY': 'pool', 'ALLOGRAFT_CACHE': '0'}]
-# A pool is made in the middle of what the program does.
-SOON = [{'ALLOGRAFT_POLICY': 'auto', 'ALLOGRAFT_POOL_AFTER_US': '3'}]
 DISABLED = [{'ALLOGRAFT_DISABLE': '1'}]
-EVERY = POLICIES + FORCED + UNCACHED + SOON + DISABLED
+EVERY = POLICIES + FORCED + UNCACHED + DISABLED
 EXACT = [v for v in EVERY if v.get('ALLOGRAFT_FREE') != 'ordered']
 
 SCHEMA = stats_schema.schema_of(os.path.join(ROOT, 'tools', 'allograft-stats.schema.json.in'),

@@ -52,7 +52,7 @@ class Offers(CommandTest):
         self.assertEqual(self.offered("run", "--policy="), ["--policy=" + word for word in policies])
         self.assertEqual(self.offered("run", "--set", "POLICY="), ["POLICY=" + word for word in policies])
         self.assertEqual(self.offered("run", "--set=ALLOGRAFT_POLICY=p"), ["--set=ALLOGRAFT_POLICY=pool"])
-        self.assertEqual(self.offered("run", "--set", "POOL"), ["POOL_KEEP=", "POOL_AFTER_US="])
+        self.assertEqual(self.offered("run", "--set", "POOL"), ["POOL_KEEP="])
         self.assertEqual(self.offered("run", "--set", "pol"), ["policy="])
         self.assertEqual(self.offered("run", "--set", "POLCY="), [])
         self.assertEqual(self.offered("run", "--graph", "legacy,n"), ["legacy,nonblocking", "legacy,nth:", "legacy,name:"])
@@ -171,7 +171,7 @@ class Bash(Shells):
                          policies)
         self.assertEqual(self.offered("allograft", "run", "--set", "=", "POLICY", "=", "m",
                                       line="allograft run --set=POLICY=m"), ["managed"])
-        self.assertEqual(self.offered("allograft", "run", "--set", "POOL"), ["POOL_KEEP=", "POOL_AFTER_US="])
+        self.assertEqual(self.offered("allograft", "run", "--set", "POOL"), ["POOL_KEEP="])
         self.assertIn("nospace", self.options)
         self.assertEqual(self.offered("allograft", "run", "--prefer", "=", "numa", ":", line="allograft run --prefer=numa:"), [])
 

@@ -161,10 +161,9 @@ make allograft "$tree" "Section: utils
 Depends: $(depends)$(recommends)
 Description: runs CUDA programs with device memory that is reused
  A library to be preloaded into unchanged CUDA programs. By default the memory
- that they free is kept and handed out again, and comes from a stream-ordered
- pool once that is worth its start; a program that would gain nothing from it
- runs as it does natively. On request, memory is managed, and repeated work is
- launched as CUDA graphs. A report says what was done. The command starts
+ that they free is kept and handed out again; a program that would gain nothing
+ from it runs as it does natively. On request, memory comes from a pool or is
+ managed, and repeated work is launched as CUDA graphs. A report says what was done. The command starts
  programs under it and reads what it wrote."
 if [ -d "$work/dev" ]; then
     make allograft-dev "$work/dev" "Section: libdevel

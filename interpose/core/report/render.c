@@ -636,29 +636,6 @@ static void text_idle_rules(const struct view *view)
     }
 }
 
-/* When a pool was made, and why. With the policies that never make one there is nothing to say. */
-static void text_pool_made(const struct view *view)
-{
-    unsigned long long made = view_counter(view, AG_STAT_POOL_MADE);
-    unsigned long long after = view_counter(view, AG_STAT_POOL_AFTER);
-    unsigned long long misses = view_counter(view, AG_STAT_POOL_MISSES);
-
-    if (!made && !strcmp(ag_render_setting(view->stats, AG_OPTION_POLICY), "auto") &&
-        view_counter(view, AG_STAT_REDIRECTED))
-        ADD(view, "  no pool was needed\n");
-    if (!made)
-        return;
-    if (!after)
-        ADD(view, made == 1 ? "  a pool was made at the first allocation\n"
-                            : "  pools were made at the first allocation of each device\n");
-    else if (misses)
-        ADD(view, "  %s after %llu allocations: %llu that the cache missed had cost as much\n",
-            made == 1 ? "a pool was made" : "pools were made", after, misses);
-    else
-        ADD(view, "  %s after %llu allocations, as requested\n",
-            made == 1 ? "a pool was made" : "pools were made", after);
-}
-
 /* How far moves were from what the bus alone would take. */
 static void text_moves(const struct view *view)
 {
@@ -747,7 +724,6 @@ void ag_render_text(struct ag_text *text, const struct ag_stats *stats,
     if (ag_relaxed(&stats->pinned_bytes.peak))
         ADD(view, "    %-52s %14s\n", "most bytes of it kept",
             ag_text_size(slabs, sizeof(slabs), ag_relaxed(&stats->pinned_bytes.peak)));
-    text_pool_made(view);
     text_group(view, "managed", "managed memory");
     text_group(view, "pressure", "want of memory");
     text_moves(view);

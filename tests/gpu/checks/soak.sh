@@ -25,7 +25,7 @@ soak_checks() {
     background check soak/sync soaked 4 256 ALLOGRAFT_FREE=sync
     background check soak/ordered soaked 4 256 ALLOGRAFT_FREE=ordered
     background check soak/pool soaked 4 256 ALLOGRAFT_POLICY=pool
-    background check soak/never-pool soaked 4 256 ALLOGRAFT_POOL_AFTER_US=1000000000
+    background check soak/auto soaked 4 256 ALLOGRAFT_POLICY=auto
     background check soak/no-cache soaked 4 256 ALLOGRAFT_CACHE=0
     background check soak/little-pending soaked 4 256 ALLOGRAFT_PENDING=64MiB
     # Managed memory is kept far below what the device has, also what waits to be freed.

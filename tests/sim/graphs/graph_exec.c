@@ -434,8 +434,8 @@ static CUgraphExecUpdateResult set_may_become(const struct sim_set *old, const s
     return CU_GRAPH_EXEC_UPDATE_SUCCESS;
 }
 
-/* Whose the memory is: what a context has allocated, of any kind, memory of a device that belongs to
- * no context, or memory of the host that belongs to none. */
+/* Whose the memory is: what a context has allocated, of any kind; or memory of a device, or of the
+ * host, that belongs to no context. */
 enum owner { A_CONTEXT, THE_DEVICE, THE_HOST };
 
 static enum owner owner_of(const struct sim_block *block)

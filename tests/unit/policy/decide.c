@@ -8,8 +8,7 @@ static void check_row(unsigned bits, enum ag_policy policy)
     const struct ag_request request = {.capture_open = bits & 1, .exported = bits & 2};
     const struct ag_facts facts = {.has_pool = bits & 4, .has_managed = bits & 8};
     struct ag_decision decision = ag_decide(&request, &facts, policy);
-    bool kept =
-        policy == AG_POLICY_AUTO && !request.capture_open && !request.exported && !facts.has_pool;
+    bool kept = policy == AG_POLICY_AUTO && !request.capture_open && !request.exported;
     bool could = policy == AG_POLICY_MANAGED ? facts.has_managed : facts.has_pool;
 
     CHECK_SAID(decision.keeps == kept, "bits %#x policy %d", bits, (int)policy);
