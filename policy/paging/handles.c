@@ -112,10 +112,13 @@ static void release_handle(struct ag_handle *handle)
     ag_arena_put(&arena, handle);
 }
 
-/* Memory of the host takes long to make: all that the device could change places with is kept. */
-static uint64_t most_kept(const struct ag_device *device, bool on_device)
+/* Memory of the host takes long to make: all that the device could change places with is kept. Of
+ * the device one is kept in any case: what an exchange leaves free is no room for others. */
+static bool is_to_keep(const struct ag_handle *handle, uint64_t kept)
 {
-    return ag_budget_size(device) / (on_device ? DEVICE_PART : 1);
+    uint64_t most = ag_budget_size(handle->device) / (handle->on_device ? DEVICE_PART : 1);
+
+    return kept + handle->size <= most || (handle->on_device && !kept);
 }
 
 void ag_handle_put(struct ag_handle *handle)
@@ -124,8 +127,7 @@ void ag_handle_put(struct ag_handle *handle)
     bool keeps;
 
     ag_lock_take(&self.lock);
-    keeps = atomic_load_explicit(bytes, memory_order_relaxed) + handle->size <=
-            most_kept(handle->device, handle->on_device);
+    keeps = is_to_keep(handle, atomic_load_explicit(bytes, memory_order_relaxed));
     if (keeps) {
         handle->next = self.kept;
         self.kept = handle;

@@ -266,6 +266,13 @@ class Answers(Case):
         self.assertGreater(pressure['in_place_bytes'], 4 * 60 * 2 ** 21)
 
     @counted
+    def test_room_that_an_exchange_leaves(self):
+        """What goes so that both ways are busy from the first is no room for what is used once, under a limit of eight
+        pieces either: one block comes, for as long as it is used most."""
+        pressure = self.pressure_of('turns', '6', '1', 'pppppabcdefghijklmno', ALLOGRAFT_PAGE_PIECE='16MiB')
+        self.assertEqual(pressure['moved_in_bytes'], 16 * MIB)
+
+    @counted
     def test_a_launch_that_uses_all(self):
         """Where nothing can go that the launch does not use as much, nobody waits for the device, and what lies on the host
         counts as used there, each time."""
