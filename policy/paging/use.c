@@ -385,8 +385,7 @@ static void use_launched(struct launched *launched)
     if (!context || !ag_handles_any_on_host())
         return;
     ag_progress_mark(context, false);
-    launched->has_room = uses_memory_of_host(launched) &&
-                         ag_handles_has_room(context->device, ag_ranges_piece_bytes());
+    launched->has_room = uses_memory_of_host(launched) && ag_exchange_has_room(context->device);
     used = log_uses(launched);
     if (used.comes) {
         bring(context, launched);

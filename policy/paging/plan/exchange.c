@@ -183,14 +183,26 @@ static void put_back_unmoved(void)
     }
 }
 
+static uint64_t spare_bytes(const struct ag_device *device)
+{
+    uint64_t spare = ag_budget_size(device) / SPARE_PART;
+
+    return spare > ag_ranges_piece_bytes() ? spare : ag_ranges_piece_bytes();
+}
+
+bool ag_exchange_has_room(struct ag_device *device)
+{
+    uint64_t spare = spare_bytes(device), kept = ag_handles_kept(device);
+
+    return ag_handles_has_room(device, ag_ranges_piece_bytes() + (spare > kept ? spare - kept : 0));
+}
+
 /* Bytes that go with those that came: room for what is still to come, or for later launches. */
 static uint64_t bytes_to_go(uint64_t rest)
 {
-    uint64_t spare = ag_budget_size(self.context->device) / SPARE_PART;
+    uint64_t spare = spare_bytes(self.context->device);
     uint64_t kept = ag_handles_kept(self.context->device);
 
-    if (spare < ag_ranges_piece_bytes())
-        spare = ag_ranges_piece_bytes();
     if (kept >= spare || (!rest && ag_handles_may_get(self.context->device, spare, false)))
         return 0;
     return spare - kept;

@@ -23,6 +23,10 @@ static inline uint64_t ag_exchange_near(const struct ag_context *context)
     return ag_budget_size(context->device);
 }
 
+/* Has the device room for another piece, beside what exchanges leave free so that both ways of the
+ * bus are busy? A context of it is current. */
+bool ag_exchange_has_room(struct ag_device *device);
+
 /* Could any piece that the launch of that number wants on the device come there, for one that can
  * go? With the lock of the ranges held; `first`: of all of them. */
 bool ag_exchange_is_possible(const struct ag_movable *first, const struct ag_context *context,
