@@ -62,11 +62,12 @@ static inline bool ag_mem_desc_is_budgeted(struct ag_mem_desc desc)
     return ag_mem_desc_is_on_device(desc) && desc.source != AG_SOURCE_MOVABLE;
 }
 
-/* May memory of one serve a request for the other? */
+/* May memory of one serve a request for the other? What can move and what is ours to keep may;
+ * memory of a pool, which belongs to no context, serves none but its own. */
 static inline bool ag_mem_desc_same(struct ag_mem_desc a, struct ag_mem_desc b)
 {
-    if (ag_mem_desc_is_plain_device(a))
-        return ag_mem_desc_is_plain_device(b);
+    if (ag_mem_desc_is_plain_device(a) && a.source != AG_SOURCE_POOL)
+        return ag_mem_desc_is_plain_device(b) && b.source != AG_SOURCE_POOL;
     return !memcmp(&a, &b, sizeof(a)); /* one word, without gaps */
 }
 

@@ -70,6 +70,13 @@ class Churn(Case):
             self.assertEqual(preloaded([COMMAND, 'turns', '100'], settings).report()['pool']['made'], made, settings)
 
     @but_under_tsan
+    def test_a_rule_gives_memory_of_a_pool_to_no_others(self):
+        for slab in ('0', '64KiB'):
+            places = preloaded([COMMAND, 'turns', '100'], {'ALLOGRAFT_RULES': 'nth=1..9:pool', 'ALLOGRAFT_SLAB': slab})
+            places = places.report()['devices'][0]['placements']
+            self.assertEqual((places['pool']['allocs'], places['native']['allocs']), (9, 91), slab)
+
+    @but_under_tsan
     def test_exported_blocks_go_back(self):
         # A free before churn, and the two exported ones, are the driver's. A piece of a slab has a handle of ours.
         report = preloaded([COMMAND, 'exported'], {'ALLOGRAFT_SLAB': '0'}).report()

@@ -145,21 +145,26 @@ static void evicts_what_is_enough(void)
     free(cache);
 }
 
-/* Native memory and memory of a pool serve the same requests; nothing else serves them. */
-static void native_and_pool(void)
+/* What is kept and what can move serve the same requests; memory of a pool serves its own. */
+static void who_serves_whom(void)
 {
     const struct ag_mem_desc cached = {.source = AG_SOURCE_CACHED},
+                             movable = {.source = AG_SOURCE_MOVABLE},
                              native = {.source = AG_SOURCE_NATIVE},
                              plain = {.source = AG_SOURCE_PLAIN};
     struct ag_cache *cache = new_cache();
-    struct ag_block *a = block_of(MIB), *b = block_of(MIB);
+    struct ag_block *pooled = block_of(MIB), *kept = block_of(MIB);
 
-    b->desc = cached;
-    CHECK(!ag_cache_keep(cache, a, GIB) && !ag_cache_keep(cache, b, GIB));
+    kept->desc = cached;
+    CHECK(!ag_cache_keep(cache, kept, GIB) && !ag_cache_keep(cache, pooled, GIB));
     CHECK(!ag_cache_take(cache, MIB, native) && !ag_cache_take(cache, MIB, plain));
-    CHECK(ag_cache_take(cache, MIB, desc) == b && ag_cache_take(cache, MIB, cached) == a);
-    free(a);
-    free(b);
+    CHECK(ag_cache_take(cache, MIB, movable) == kept && !ag_cache_take(cache, MIB, cached));
+    CHECK(!ag_cache_take(cache, MIB, movable) && ag_cache_take(cache, MIB, desc) == pooled);
+    kept->desc = movable;
+    CHECK(!ag_cache_keep(cache, kept, GIB) && !ag_cache_take(cache, MIB, desc));
+    CHECK(ag_cache_take(cache, MIB, cached) == kept);
+    free(pooled);
+    free(kept);
     free(cache);
 }
 
@@ -549,7 +554,7 @@ int main(void)
     serves();
     serves_by_the_smallest();
     evicts_what_is_enough();
-    native_and_pool();
+    who_serves_whom();
     room();
     counts_pieces_once();
     finds_every_size();
