@@ -487,6 +487,9 @@ struct sim_page {
     CUmemLocation preferred, prefetched;
 };
 
+/* The host, or any part of it. */
+bool sim_is_host(CUmemLocation location);
+
 struct sim_residency;
 struct sim_block;
 struct sim_residency *sim_residency_new(uint64_t base, size_t bytes);

@@ -319,8 +319,7 @@ static bool prefers_host(const struct sim_span *span)
     if (!residency)
         return false;
     const struct sim_page *page = sim_residency_pages(residency, span->address, 1, &n);
-    return page->preferred.type != CU_MEM_LOCATION_TYPE_DEVICE &&
-           page->preferred.type != CU_MEM_LOCATION_TYPE_INVALID;
+    return sim_is_host(page->preferred);
 }
 
 /* An upload from memory of the host to managed memory is staged as one to the device is (R1072 to

@@ -113,7 +113,7 @@ static bool arrive(struct sim_page *page, int device)
 
 /* ---- touching and moving ---- */
 
-static bool to_host(CUmemLocation location)
+bool sim_is_host(CUmemLocation location)
 {
     return location.type != CU_MEM_LOCATION_TYPE_DEVICE &&
            location.type != CU_MEM_LOCATION_TYPE_INVALID;
@@ -128,7 +128,7 @@ static bool to_device(CUmemLocation location, int device)
 static void populate(struct sim_page *page, int device)
 {
     page->somewhere = true;
-    if (!to_host(page->preferred))
+    if (!sim_is_host(page->preferred))
         (void)arrive(page, page->preferred.type == CU_MEM_LOCATION_TYPE_DEVICE ? page->preferred.id
                                                                                : device);
 }
@@ -139,7 +139,7 @@ static bool stays(const struct sim_page *page, int device)
     if (page->accessed_by >> device & 1 && !to_device(page->preferred, device))
         return true;
     if (!page->on)
-        return to_host(page->preferred);
+        return sim_is_host(page->preferred);
     return page->preferred.type == CU_MEM_LOCATION_TYPE_DEVICE &&
            page->on >> page->preferred.id & 1;
 }
@@ -163,7 +163,7 @@ static void touch(struct sim_page *page, int device, bool write)
 static void move(struct sim_page *page, CUmemLocation location)
 {
     page->somewhere = true;
-    if (to_host(location)) {
+    if (sim_is_host(location)) {
         if (!page->read_mostly)
             leave(page, ~0u);
         return;
