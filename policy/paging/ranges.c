@@ -15,6 +15,7 @@
 static struct {
     enum ag_oom oom;
     size_t piece_bytes;
+    _Atomic size_t largest_piece; /* of all that there were; relaxed: it only grows */
     const char *why_still;
     struct ag_lock lock; /* guards all below; no driver call under it */
     struct ag_movable *first;
@@ -35,9 +36,9 @@ void ag_ranges_stay(const char *why)
     self.why_still = why;
 }
 
-size_t ag_ranges_piece_bytes(void)
+size_t ag_ranges_largest_piece(void)
 {
-    return self.piece_bytes;
+    return atomic_load_explicit(&self.largest_piece, memory_order_relaxed);
 }
 
 bool ag_ranges_wanted(void)
@@ -57,6 +58,8 @@ static bool enter_movable(struct ag_movable *range)
     bool entered;
 
     ag_lock_take(&self.lock);
+    if (range->pieces[0].size > ag_ranges_largest_piece())
+        atomic_store_explicit(&self.largest_piece, range->pieces[0].size, memory_order_relaxed);
     entered = ag_spans_add(&self.spans, &range->span, range->address, range->size);
     if (entered) {
         range->next = self.first;

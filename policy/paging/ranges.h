@@ -22,8 +22,8 @@ struct ag_context;
 void ag_ranges_configure(enum ag_oom oom, uint64_t piece_bytes);
 /* Nothing moves in this process, as the settings have it, and this is why; NULL: it may. */
 void ag_ranges_stay(const char *why);
-/* How large pieces are, at most. */
-size_t ag_ranges_piece_bytes(void);
+/* How large the largest piece has been so far. */
+size_t ag_ranges_largest_piece(void);
 /* Is memory to be of this kind, where it can? */
 bool ag_ranges_wanted(void);
 

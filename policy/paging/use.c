@@ -10,6 +10,7 @@
 #include "interpose/core/base/hash.h"
 #include "interpose/core/base/threads/undisturbed.h"
 #include "interpose/core/report/stats.h"
+#include "policy/budget.h"
 #include "policy/contexts/context.h"
 #include "policy/contexts/enter.h"
 #include "policy/order/capture.h"
@@ -19,8 +20,10 @@
 #include "policy/paging/plan/exchange.h"
 #include "policy/paging/plan/extents.h"
 #include "policy/paging/plan/foretell.h"
+#include "policy/paging/plan/log.h"
 #include "policy/paging/plan/prices.h"
 #include "policy/paging/plan/toll.h"
+#include "policy/paging/plan/worth.h"
 #include "policy/paging/progress.h"
 #include "policy/paging/rest.h"
 #include "policy/paging/sites.h"
@@ -68,14 +71,16 @@ static bool use_piece(const struct launched *launched, const struct ag_movable *
                       struct ag_piece *piece, const struct ag_name *name)
 {
     bool on_host = !piece->handle->on_device;
-    unsigned price;
+    uint64_t operand = operand_of(launched, name);
 
+    if (ag_toll_is_little(launched->kernel))
+        return false;
     if (piece->used_by != launched->number) {
-        price = ag_foretell_use(piece, operand_of(launched, name), name->crossings, on_host,
-                                ag_exchange_near(range->context));
+        ag_foretell_use(piece, operand, name->crossings, on_host);
         piece->used_by = launched->number;
-        piece->comes = on_host && !range->pinned &&
-                       ag_place_comes(piece, launched->has_room || ag_prices_worth_moving(price));
+        piece->comes =
+            on_host && !range->pinned &&
+            ag_place_comes(piece, launched->has_room || ag_exchange_comes(piece, range->context));
         if (on_host && !piece->comes)
             ag_site_count(range, AG_HELD_IN_PLACE, name->uses * piece->size);
     }
@@ -285,7 +290,7 @@ static void collect_wanted(struct ag_context *context, const struct launched *la
 {
     struct ag_movable *range;
 
-    ag_exchange_begin(context, launched->number);
+    ag_exchange_begin(context, launched->number, launched->has_room);
     range = ag_ranges_lock();
     self.in_place_ns = 0;
     (void)use_all(launched, TO_BRING);
@@ -364,13 +369,14 @@ static bool uses_memory_of_host(struct launched *launched)
     return uses;
 }
 
-static struct used log_uses(struct launched *launched)
+static struct used log_uses(const struct ag_context *context, struct launched *launched)
 {
     struct used used;
 
     (void)ag_ranges_lock();
     launched->number = ++self.n_launches;
-    ag_foretell_launch(key_of(launched));
+    ag_worth_look(ag_budget_size(context->device));
+    ag_log_add_launch(key_of(launched), ag_worth_usual_rent());
     used = use_all(launched, TO_LOG);
     ag_ranges_unlock();
     return used;
@@ -386,7 +392,7 @@ static void use_launched(struct launched *launched)
         return;
     ag_progress_mark(context, false);
     launched->has_room = uses_memory_of_host(launched) && ag_exchange_has_room(context->device);
-    used = log_uses(launched);
+    used = log_uses(context, launched);
     if (used.comes) {
         bring(context, launched);
         used = leave_in_place(launched);
@@ -395,7 +401,7 @@ static void use_launched(struct launched *launched)
         return;
     note_in_place(used.operand, used.in_place);
     ag_progress_mark(context, used.in_place >= SLOW_BYTES);
-    ag_toll_before(launched->stream, used.operand, used.in_place);
+    ag_toll_before(launched->stream, launched->kernel, used.operand, used.in_place);
 }
 
 static CUstream stream_of(const struct ag_launch *launch)

@@ -324,6 +324,10 @@ void sim_nudge(struct sim_op *op);
 /* A driver call came by: the scheduler may run something. */
 void sim_tick(void);
 void sim_advance_clock(uint64_t ns);
+/* What crosses the bus for a kernel takes about as long as copies really take here, so that whoever
+ * measures both finds the same. */
+void sim_note_copied(size_t bytes, uint64_t ns);
+void sim_cross_bus(size_t bytes);
 uint64_t sim_clock_ns(void);
 void sim_scheduler_start(void);
 /* Called by the thread of host functions when one has returned. */

@@ -1,12 +1,13 @@
 /* Who goes, and who comes for it: see exchange.h.
  *
- * Those go that this launch does not use and whose next use is expected last: the best there is, as
- * long as iterations are alike. Where the launch uses all that is on the device, as a graph of a
- * whole iteration may, what costs most on the host comes for what costs least there, if that is
- * cheaper by more than the move. */
+ * Those go that are worth least on the device (foretell.h). What the launch uses comes for them if
+ * it is worth more, by more than a move. What later launches are expected to bring comes with it,
+ * if it is worth more: it would have to move later in any case. Of those that are worth nothing, as
+ * all are as long as nothing is foretold, the one goes whose next use is expected last. */
 #include "policy/paging/plan/exchange.h"
 
 #include "interpose/core/report/stats.h"
+#include "policy/budget.h"
 #include "policy/paging/mover.h"
 #include "policy/paging/plan/foretell.h"
 #include "policy/paging/plan/prices.h"
@@ -15,12 +16,7 @@
 #define MOST_AT_ONCE 64u        /* pieces each way */
 #define AHEAD_PART   32u        /* of the device; what comes at once for launches to come */
 #define SPARE_PART   64u        /* of it, left free: both ways are busy from the first */
-#define PLACED_PRICE UINT32_MAX /* of what the program wants there: above that of any use */
-
-struct ranked {
-    struct ag_move move;
-    uint64_t price; /* hundredths of a crossing of the bus, on the host */
-};
+#define PLACED_WORTH UINT32_MAX /* of what the program wants there: above that of any use */
 
 /* What is about to move: it belongs to whoever has begun to (mover.h). */
 static struct {
@@ -29,28 +25,25 @@ static struct {
     struct ag_move wanted[MOST_WANTED], batch[2 * MOST_AT_ONCE];
     uint64_t due[MOST_WANTED]; /* in so many launches what is wanted is used */
     unsigned n_wanted, next, n_batch;
+    bool has_room;   /* and nothing has to go */
     bool is_refused; /* something did not move, and nothing does any more */
-    /* What the launch uses on the device, cheapest first; and on the host, dearest first. */
-    struct ranked cheap[MOST_AT_ONCE], dear[MOST_AT_ONCE];
-    unsigned n_cheap, n_dear, next_cheap;
-    bool swaps; /* those of `cheap` go */
 } self;
 
 /* --- what it is worth --- */
 
-static uint64_t price_of_piece(const struct ag_piece *piece, const struct ag_context *context)
+static uint64_t worth_of(const struct ag_piece *piece, const struct ag_context *context)
 {
     return piece->place == AG_PLACED_ON_DEVICE
-               ? PLACED_PRICE
-               : ag_foretell_price(piece, ag_exchange_near(context));
+               ? PLACED_WORTH
+               : ag_foretell_worth(piece, ag_budget_size(context->device));
 }
 
 /* Is it cheaper by more than the move to have the one on the device instead of the other? */
-static bool is_worth_it(uint64_t dear, uint64_t cheap)
+static bool is_worth_more(uint64_t one, uint64_t other)
 {
-    uint64_t won = dear > cheap ? dear - cheap : 0;
+    uint64_t won = one > other ? one - other : 0;
 
-    return ag_prices_worth_moving(won < PLACED_PRICE ? (unsigned)won : PLACED_PRICE);
+    return ag_prices_worth_moving(won < PLACED_WORTH ? (unsigned)won : PLACED_WORTH);
 }
 
 static bool may_go(const struct ag_piece *piece)
@@ -63,10 +56,15 @@ static bool is_to_come(const struct ag_piece *piece, uint64_t launch)
     return !piece->handle->on_device && piece->used_by == launch && piece->comes;
 }
 
+bool ag_exchange_comes(const struct ag_piece *piece, const struct ag_context *context)
+{
+    return is_worth_more(worth_of(piece, context), 0);
+}
+
 bool ag_exchange_is_possible(const struct ag_movable *first, const struct ag_context *context,
                              uint64_t launch)
 {
-    uint64_t cheapest = UINT64_MAX, dearest = 0, price;
+    uint64_t least = UINT64_MAX, most = 0, worth;
 
     for (const struct ag_movable *range = first; range; range = range->next) {
         if (range->pinned || range->context != context)
@@ -75,43 +73,43 @@ bool ag_exchange_is_possible(const struct ag_movable *first, const struct ag_con
             const struct ag_piece *piece = &range->pieces[i];
             bool goes = may_go(piece);
 
-            if (goes && piece->used_by != launch)
-                return true;
             if (!goes && !is_to_come(piece, launch))
                 continue;
-            price = price_of_piece(piece, context);
-            if (goes && price < cheapest)
-                cheapest = price;
-            else if (!goes && price > dearest)
-                dearest = price;
+            worth = worth_of(piece, context);
+            if (goes && worth < least)
+                least = worth;
+            else if (!goes && worth > most)
+                most = worth;
         }
     }
-    return is_worth_it(dearest, cheapest);
+    return is_worth_more(most, least);
 }
 
 /* --- who goes --- */
 
-/* The piece on the device whose next use is expected last, in more than so many launches, and that
- * this launch does not use. */
-static struct ag_move farthest_used(uint64_t most)
+/* The piece on the device that is worth least there. */
+static struct ag_move least_worth(uint64_t *ret_worth)
 {
     struct ag_move victim = {0};
     struct ag_movable *range = ag_ranges_lock();
+    uint64_t farthest = 0;
 
-    for (; range; range = range->next) {
+    for (*ret_worth = UINT64_MAX; range; range = range->next) {
         if (range->pinned || range->context != self.context)
             continue;
         for (unsigned i = 0; i < range->n_pieces; i++) {
             struct ag_piece *piece = &range->pieces[i];
-            uint64_t next;
+            uint64_t worth, next;
 
-            if (!may_go(piece) || piece->used_by == self.launch || piece->goes)
+            if (!may_go(piece) || piece->goes)
                 continue;
+            worth = worth_of(piece, self.context);
             next = ag_foretell_next_use(piece);
-            if (next <= most && (victim.piece || most))
+            if (worth > *ret_worth || (worth == *ret_worth && next <= farthest))
                 continue;
             victim = (struct ag_move){range, piece, NULL};
-            most = next;
+            *ret_worth = worth;
+            farthest = next;
         }
     }
     if (victim.piece)
@@ -120,21 +118,13 @@ static struct ag_move farthest_used(uint64_t most)
     return victim;
 }
 
-/* The next of those that go though the launch uses them. */
-static struct ag_move next_cheap(void)
-{
-    return self.next_cheap < self.n_cheap ? self.cheap[self.next_cheap++].move
-                                          : (struct ag_move){0};
-}
-
-/* Has pieces of `bytes` go in this batch; fewer where no more of them are used later than what is
- * to come for them, or where the host has no memory. */
+/* Has pieces of `bytes` go in this batch; fewer where the host has no memory. */
 static void let_go(uint64_t bytes)
 {
-    uint64_t gone = 0, due = self.next < self.n_wanted ? self.due[self.next] : 0;
+    uint64_t gone = 0, worth;
 
     for (unsigned n = 0; gone < bytes && n < MOST_AT_ONCE; n++) {
-        struct ag_move move = self.swaps ? next_cheap() : farthest_used(due);
+        struct ag_move move = least_worth(&worth);
 
         if (!move.piece)
             return;
@@ -187,14 +177,15 @@ static uint64_t spare_bytes(const struct ag_device *device)
 {
     uint64_t spare = ag_budget_size(device) / SPARE_PART;
 
-    return spare > ag_ranges_piece_bytes() ? spare : ag_ranges_piece_bytes();
+    return spare > ag_ranges_largest_piece() ? spare : ag_ranges_largest_piece();
 }
 
 bool ag_exchange_has_room(struct ag_device *device)
 {
     uint64_t spare = spare_bytes(device), kept = ag_handles_kept(device);
 
-    return ag_handles_has_room(device, ag_ranges_piece_bytes() + (spare > kept ? spare - kept : 0));
+    return ag_handles_has_room(device,
+                               ag_ranges_largest_piece() + (spare > kept ? spare - kept : 0));
 }
 
 /* Bytes that go with those that came: room for what is still to come, or for later launches. */
@@ -247,15 +238,15 @@ static void want_ahead(struct ag_move move, uint64_t due, unsigned first, unsign
 /* On the host, and foretold to be used where that costs more than to move it. */
 static bool is_wanted_ahead(const struct ag_piece *piece, uint64_t *ret_due)
 {
+    *ret_due = ag_foretell_next_use(piece);
     return !piece->handle->on_device && piece->place == AG_PLACED_AUTO &&
-           piece->used_by != self.launch &&
-           ag_prices_worth_moving(ag_foretell_due(piece, ag_exchange_near(self.context), ret_due));
+           piece->used_by != self.launch && ag_foretell_comes(piece);
 }
 
 void ag_exchange_want_ahead(struct ag_movable *range)
 {
     uint64_t bytes = ag_budget_size(self.context->device) / AHEAD_PART, due;
-    unsigned first = self.n_wanted, most = (unsigned)(bytes / ag_ranges_piece_bytes());
+    unsigned first = self.n_wanted, most = (unsigned)(bytes / ag_ranges_largest_piece());
 
     if (most < 1)
         most = 1;
@@ -272,12 +263,13 @@ void ag_exchange_want_ahead(struct ag_movable *range)
 
 /* --- all of it --- */
 
-void ag_exchange_begin(struct ag_context *context, uint64_t launch)
+void ag_exchange_begin(struct ag_context *context, uint64_t launch, bool has_room)
 {
     self.context = context;
     self.launch = launch;
+    self.has_room = has_room;
     self.n_wanted = self.next = 0;
-    self.swaps = self.is_refused = false;
+    self.is_refused = false;
 }
 
 void ag_exchange_want(struct ag_movable *range, struct ag_piece *piece)
@@ -289,63 +281,42 @@ void ag_exchange_want(struct ag_movable *range, struct ag_piece *piece)
     self.wanted[self.n_wanted++] = (struct ag_move){range, piece, NULL};
 }
 
-/* Puts it among the first MOST_AT_ONCE by their prices. */
-static void rank(struct ranked *list, unsigned *n, struct ranked one, bool dearest_first)
+/* Drops of what is wanted what is worth less than that which would have to go for it. */
+static void drop_what_is_worth_less(void)
 {
-    unsigned at = *n < MOST_AT_ONCE ? (*n)++ : MOST_AT_ONCE;
+    struct ag_piece *victims[MOST_AT_ONCE];
+    uint64_t worth = 0, room = 0, its;
+    unsigned n_victims = 0, n = 0;
 
-    for (; at && (dearest_first ? one.price > list[at - 1].price : one.price < list[at - 1].price);
-         at--)
-        if (at < MOST_AT_ONCE)
-            list[at] = list[at - 1];
-    if (at < MOST_AT_ONCE)
-        list[at] = one;
-}
+    for (unsigned i = 0; i < self.n_wanted; i++) {
+        struct ag_piece *piece = self.wanted[i].piece;
 
-/* Called with the lock held. */
-static void rank_pieces_of(struct ag_movable *range)
-{
-    for (unsigned i = 0; i < range->n_pieces; i++) {
-        struct ag_piece *piece = &range->pieces[i];
-        bool goes = may_go(piece) && piece->used_by == self.launch;
+        while (room < piece->size && n_victims < MOST_AT_ONCE) {
+            struct ag_piece *victim = least_worth(&worth).piece;
 
-        if (!goes && !is_to_come(piece, self.launch))
+            if (!victim)
+                break;
+            victims[n_victims++] = victim;
+            room += victim->size;
+        }
+        its = worth_of(piece, self.context);
+        if (self.due[i] ? its <= worth : !is_worth_more(its, worth))
             continue;
-        rank(goes ? self.cheap : self.dear, goes ? &self.n_cheap : &self.n_dear,
-             (struct ranked){{range, piece, NULL}, price_of_piece(piece, self.context)}, !goes);
+        room -= room < piece->size ? room : piece->size;
+        self.wanted[n] = self.wanted[i];
+        self.due[n++] = self.due[i];
     }
-}
-
-/* What is wanted are the dearest that the cheapest are to go for. */
-static void plan_swaps(void)
-{
-    unsigned n = 0;
-
-    self.n_cheap = self.n_dear = self.next_cheap = 0;
-    for (struct ag_movable *range = ag_ranges_lock(); range; range = range->next)
-        if (!range->pinned && range->context == self.context)
-            rank_pieces_of(range);
-    ag_ranges_unlock();
-    for (; n < self.n_cheap && n < self.n_dear; n++) {
-        if (!is_worth_it(self.dear[n].price, self.cheap[n].price))
-            break;
-        self.wanted[n] = self.dear[n].move;
-        self.due[n] = 0;
-    }
-    self.n_wanted = self.n_cheap = n;
-    self.next = 0;
-    self.swaps = true;
+    self.n_wanted = n;
+    while (n_victims)
+        victims[--n_victims]->goes = false;
 }
 
 unsigned ag_exchange_run(void)
 {
     unsigned n_moved = 0;
 
-    while (self.next < self.n_wanted && move_batch(&n_moved))
-        ;
-    if (self.next == self.n_wanted || self.due[self.next] || self.is_refused)
-        return n_moved;
-    plan_swaps();
+    if (!self.has_room)
+        drop_what_is_worth_less();
     while (self.next < self.n_wanted && move_batch(&n_moved))
         ;
     return n_moved;

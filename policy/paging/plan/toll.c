@@ -1,9 +1,14 @@
 /* Times kernels that use memory on the host: see toll.h.
  *
  * A launch is timed by an event before it, and one after it, which is recorded when the next work
- * of that stream comes while the kernel still runs. Whatever the driver refuses, there is no
- * measurement then. The program may be far ahead of the device: so many launches are under way, but
- * one for each operand, and where that is its first, its price is not known but high. */
+ * of that stream comes. Where the kernel has ended by then, it may have taken less, so only a price
+ * that is next to nothing counts; and whatever the driver refuses, there is no measurement. The
+ * program may be far ahead of the device: so many launches are under way, but one for each operand,
+ * and where that is its first, its price is not known but high.
+ *
+ * Most kernels use all that they are given, but one that sets the edge of a field takes a hundredth
+ * of the time that the field takes to cross the bus. A kernel that never took longer than that is
+ * believed to use so little of all that it is given. */
 #include "policy/paging/plan/toll.h"
 
 #include <stdatomic.h>
@@ -20,6 +25,7 @@
 #define LEAST_BYTES ((size_t)4 << 20) /* what takes less may take longer for another reason */
 #define MOST        5000u
 #define USUAL       100u
+#define LITTLE      5u   /* less is a small part of what the kernel is given */
 #define HIGH        400u /* more than a move takes */
 
 struct toll {
@@ -41,8 +47,9 @@ struct timing {
     enum { FREE, RUNS, ENDS } stage; /* RUNS: it may; ENDS: the event after it is recorded */
     CUevent before, after;
     CUstream stream;
-    uint64_t operand;
+    uint64_t kernel, operand;
     size_t bytes;
+    bool is_bound; /* the kernel had ended when the event after it was recorded */
 };
 
 static struct {
@@ -66,9 +73,15 @@ unsigned ag_toll_of(uint64_t operand)
 
     if (!operand || toll->operand != operand)
         return USUAL;
-    if (toll->timed)
-        return toll->price;
-    return toll->is_timed_now ? HIGH : USUAL;
+    return toll->timed ? toll->price : USUAL;
+}
+
+unsigned ag_toll_now(uint64_t operand)
+{
+    const struct toll *toll = place_of(operand);
+    bool is_first_time = operand && toll->operand == operand && !toll->timed && toll->is_timed_now;
+
+    return is_first_time ? HIGH : ag_toll_of(operand);
 }
 
 bool ag_toll_is_known(uint64_t operand)
@@ -76,6 +89,11 @@ bool ag_toll_is_known(uint64_t operand)
     const struct toll *toll = place_of(operand);
 
     return operand && toll->operand == operand && toll->timed;
+}
+
+bool ag_toll_is_little(uint64_t kernel)
+{
+    return ag_toll_is_known(kernel) && place_of(kernel)->price < LITTLE;
 }
 
 unsigned ag_toll_at_most(uint64_t operand)
@@ -100,8 +118,31 @@ static bool begin_operand(uint64_t operand)
     return wanted;
 }
 
+/* Its price is not high, whatever comes of the measurement. */
+static void end_first_time(uint64_t operand)
+{
+    struct toll *toll = place_of(operand);
+
+    (void)ag_ranges_lock();
+    if (toll->operand == operand)
+        toll->is_timed_now = false;
+    ag_ranges_unlock();
+}
+
+/* Called with the lock held. The greatest price of all its operands is that of a kernel. */
+static void note_kernel(uint64_t kernel, uint64_t price)
+{
+    struct toll *toll = place_of(kernel);
+
+    if (toll->operand != kernel)
+        *toll = (struct toll){.operand = kernel};
+    toll->timed = 1;
+    if (price > toll->price)
+        toll->price = (unsigned)price;
+}
+
 /* `price` is 0 where there was no measurement. */
-static void end_operand(uint64_t operand, uint64_t price)
+static void end_operand(uint64_t kernel, uint64_t operand, uint64_t price)
 {
     struct toll *toll = place_of(operand);
 
@@ -110,8 +151,10 @@ static void end_operand(uint64_t operand, uint64_t price)
         toll->is_timed_now = false;
         toll->timed += price != 0;
         if (price && price < toll->price)
-            toll->price = (unsigned)price;
+            toll->price = price < USUAL ? USUAL : (unsigned)price;
     }
+    if (price)
+        note_kernel(kernel, price);
     ag_ranges_unlock();
 }
 
@@ -119,14 +162,14 @@ static uint64_t crossings_of(uint64_t ns, size_t bytes)
 {
     uint64_t crossing = ag_prices_crossing_ns(bytes), price = 100 * ns / (crossing ? crossing : 1);
 
-    return price < USUAL ? USUAL : price < MOST ? price : MOST;
+    return price < 1 ? 1 : price < MOST ? price : MOST;
 }
 
 /* --- launches that are timed; in the moment --- */
 
 static void end_timing(struct timing *timing, uint64_t price)
 {
-    end_operand(timing->operand, price);
+    end_operand(timing->kernel, timing->operand, price);
     timing->stage = FREE;
     if (timing == self.running)
         self.running = NULL;
@@ -166,30 +209,31 @@ static struct timing *free_timing(void)
 static void look_whether_ended(struct timing *timing)
 {
     CUresult result = ag_cu.cuEventQuery(timing->after);
+    uint64_t price = 0;
     float ms;
 
     if (result == CUDA_ERROR_NOT_READY)
         return;
     if (result == CUDA_SUCCESS &&
         ag_cu.cuEventElapsedTime(&ms, timing->before, timing->after) == CUDA_SUCCESS && ms > 0)
-        end_timing(timing, crossings_of((uint64_t)((double)ms * 1e6), timing->bytes));
-    else
-        end_timing(timing, 0);
+        price = crossings_of((uint64_t)((double)ms * 1e6), timing->bytes);
+    end_timing(timing, timing->is_bound && price >= LITTLE ? 0 : price);
 }
 
-/* Where the kernel has ended already, nobody knows when. */
+/* Where the kernel has ended already, it has taken no longer than is measured. */
 static void record_after(struct timing *timing)
 {
-    bool runs = ag_cu.cuStreamQuery(timing->stream) == CUDA_ERROR_NOT_READY;
-
-    if (runs && ag_cu.cuEventRecord(timing->after, timing->stream) == CUDA_SUCCESS)
+    timing->is_bound = ag_cu.cuStreamQuery(timing->stream) != CUDA_ERROR_NOT_READY;
+    if (timing->is_bound)
+        end_first_time(timing->operand);
+    if (ag_cu.cuEventRecord(timing->after, timing->stream) == CUDA_SUCCESS)
         timing->stage = ENDS;
     else
         end_timing(timing, 0);
     self.running = NULL;
 }
 
-static void begin_timing(CUstream stream, uint64_t operand, size_t bytes)
+static void begin_timing(CUstream stream, uint64_t kernel, uint64_t operand, size_t bytes)
 {
     struct timing *timing;
 
@@ -197,13 +241,14 @@ static void begin_timing(CUstream stream, uint64_t operand, size_t bytes)
         return;
     timing = free_timing();
     if (!timing || ag_cu.cuEventRecord(timing->before, stream) != CUDA_SUCCESS) {
-        end_operand(operand, 0);
+        end_operand(kernel, operand, 0);
         return;
     }
     *timing = (struct timing){.stage = RUNS,
                               .before = timing->before,
                               .after = timing->after,
                               .stream = stream,
+                              .kernel = kernel,
                               .operand = operand,
                               .bytes = bytes};
     self.running = timing;
@@ -239,7 +284,7 @@ void ag_toll_go_on(CUstream stream)
     ag_paging_moment_end(&self.moment);
 }
 
-void ag_toll_before(CUstream stream, uint64_t operand, size_t bytes)
+void ag_toll_before(CUstream stream, uint64_t kernel, uint64_t operand, size_t bytes)
 {
     last_operand = bytes < LEAST_BYTES ? 0 : operand;
     if (bytes < LEAST_BYTES || !ag_paging_moment_begin(&self.moment))
@@ -247,7 +292,7 @@ void ag_toll_before(CUstream stream, uint64_t operand, size_t bytes)
     end_lost();
     if (self.running) /* of a stream that had no work since */
         end_timing(self.running, 0);
-    begin_timing(stream, operand, bytes);
+    begin_timing(stream, kernel, operand, bytes);
     ag_paging_moment_end(&self.moment);
 }
 

@@ -15,11 +15,16 @@
 #include "interpose/core/driver/abi.h"
 
 /* In hundredths of a crossing; 100 for an operand of which nothing is known, and for 0, which
- * stands for what is none; more than a move takes as long as its first launch is timed, so that it
- * does not use memory of the host again and again meanwhile. With the lock of the ranges held. */
+ * stands for what is none. With the lock of the ranges held. */
 unsigned ag_toll_of(uint64_t operand);
+/* The price for a launch that follows now: more than a move takes as long as the first launch is
+ * timed, so that others do not use memory of the host again and again meanwhile. */
+unsigned ag_toll_now(uint64_t operand);
 /* Has that been measured? Likewise. */
 bool ag_toll_is_known(uint64_t operand);
+
+/* Does that kernel use next to nothing of what it is given, as far as was seen? Likewise. */
+bool ag_toll_is_little(uint64_t kernel);
 
 /* What it may be: far more, for an operand of which nothing is known. */
 unsigned ag_toll_at_most(uint64_t operand);
@@ -27,10 +32,10 @@ unsigned ag_toll_at_most(uint64_t operand);
 /* Called before the driver's launch of any function on that stream, outside the latch, with no lock
  * held: what is timed on it ends here. */
 void ag_toll_go_on(CUstream stream);
-/* Called after that, before the launch of that function, likewise: so many bytes that it names lie
- * on the host, and stay there, most of them in that operand. Times it now and then. The stream is
+/* Called after that, before the launch of that kernel, likewise: so many bytes that it names lie on
+ * the host, and stay there, most of them in that operand. Times it now and then. The stream is
  * the one that the driver is to get. */
-void ag_toll_before(CUstream stream, uint64_t operand, size_t bytes);
+void ag_toll_before(CUstream stream, uint64_t kernel, uint64_t operand, size_t bytes);
 /* Called after that, where the driver has refused the launch: the next one with that operand is not
  * timed. */
 void ag_toll_refused(void);

@@ -17,6 +17,8 @@
  *                        N passes over sixteen blocks of 16 MiB, K kernels on each in turn, or in
  *                        the order of NAMES, which are letters from a to p
  *     paging slow N      the same with a kernel on each that takes its time
+ *     paging edges N K   N passes over those blocks: K kernels write two pages of each, and one
+ *                        writes all of it
  *     paging within-twice N K
  *                        the same with kernels that are given two addresses in each
  *     paging parts N K   N passes over sixteen parts of 16 MiB, K kernels on each in turn, of which
@@ -616,6 +618,37 @@ static void turns(CUfunction function, unsigned n, unsigned k, const char *names
     say("wrong: %u", end_turns(p, often));
 }
 
+static void touch_edge(const struct sim_kernel_call *call)
+{
+    CUdeviceptr p = *(CUdeviceptr *)call->args[0];
+    uint32_t *first = sim_kernel_access(p, 4096, true);
+    uint32_t *last = sim_kernel_access(p + 14 * MIB, 4096, true);
+
+    if (first && last) {
+        ++*first;
+        ++*last;
+    }
+}
+
+/* As a code of fluids does: the values at the edge of a field are set before the field is used. */
+static void edges(unsigned n, unsigned k)
+{
+    CUfunction inner = touch_function(), edge = function_of("touch_edge", touch_edge);
+    CUdeviceptr p[TURN_BLOCKS];
+    unsigned often[TURN_BLOCKS] = {0};
+
+    begin_turns(p);
+    for (unsigned pass = 0; pass < n; pass++) {
+        for (unsigned i = 0; i < TURN_BLOCKS; i++) {
+            touch_often(edge, p[i], k, NULL);
+            touch_often(inner, p[i], 1, NULL);
+            often[i] += k + 1;
+        }
+        OK(cuCtxSynchronize());
+    }
+    say("wrong: %u", end_turns(p, often));
+}
+
 static CUfunction function_of_three(const char *name, sim_kernel_fn kernel)
 {
     CUmodule module;
@@ -1162,6 +1195,8 @@ int main(int argc, char **argv)
         pool((unsigned)atoi(argv[2]), (unsigned)atoi(argv[3]));
     else if (!strcmp(what, "small") && argc > 3)
         small_blocks((unsigned)atoi(argv[2]), (unsigned)atoi(argv[3]));
+    else if (!strcmp(what, "edges") && argc > 3)
+        edges((unsigned)atoi(argv[2]), (unsigned)atoi(argv[3]));
     else if (!strcmp(what, "sites") && argc > 4)
         sites((unsigned)atoi(argv[2]), (unsigned)atoi(argv[3]), (unsigned)atoi(argv[4]));
     else if (!strcmp(what, "filled") && argc > 2)

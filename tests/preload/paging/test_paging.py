@@ -274,6 +274,15 @@ class Answers(Case):
             self.assertEqual(pressure['moved_in_bytes'], 16 * MIB, piece)
 
     @counted
+    def test_kernels_that_use_little(self):
+        """Six kernels that write two pages of a block each are no reason for it to come, once one was seen to take next to
+        nothing where it is. (Before, a few blocks do.)"""
+        for piece in ('2MiB', '16MiB'):
+            few, many = (self.pressure_of('edges', passes, '6', ALLOGRAFT_PAGE_PIECE=piece) for passes in ('4', '12'))
+            self.assertLess(few['moved_in_bytes'], 64 * MIB, piece)
+            self.assertLessEqual(many['moved_in_bytes'] - few['moved_in_bytes'], 32 * MIB, piece)
+
+    @counted
     def test_a_launch_that_uses_all(self):
         """Where nothing can go that the launch does not use as much, nobody waits for the device, and what lies on the host
         counts as used there, each time."""

@@ -184,6 +184,8 @@ static unsigned char *check_block(struct sim_op *op, struct sim_block *block, ui
     struct sim_residency *residency = sim_residency_of(block);
     if (residency && op->work.kind != SIM_WORK_PREFETCH)
         sim_residency_touch(residency, address, bytes, op->device, write);
+    if (kernel && block->kind == SIM_BLOCK_MAPPED && block->device == CU_DEVICE_CPU)
+        sim_cross_bus(bytes);
     return block->bytes + (address - block->base);
 }
 

@@ -24,6 +24,7 @@ static struct {
     struct sim_op **ready;
     size_t n_ready, capacity;
     uint64_t next_id, clock_ns;
+    double bus_gib_ns; /* 0: nothing was copied */
     unsigned mark;
     unsigned calls_left, odds, burst; /* the mood */
     enum taste taste;
@@ -397,6 +398,24 @@ void sim_tick(void)
 void sim_advance_clock(uint64_t ns)
 {
     self.clock_ns += ns;
+}
+
+#define LEAST_TIMED  ((size_t)1 << 20)
+#define USUAL_GIB_NS 19.5e6 /* an H100's, by PCIe 5 */
+
+void sim_note_copied(size_t bytes, uint64_t ns)
+{
+    double gib_ns = (double)ns / (double)bytes * 0x1p30;
+
+    if (bytes >= LEAST_TIMED)
+        self.bus_gib_ns = self.bus_gib_ns > 0 ? (7 * self.bus_gib_ns + gib_ns) / 8 : gib_ns;
+}
+
+void sim_cross_bus(size_t bytes)
+{
+    double gib_ns = self.bus_gib_ns > 0 ? self.bus_gib_ns : USUAL_GIB_NS;
+
+    sim_advance_clock((uint64_t)((double)bytes * 0x1p-30 * gib_ns));
 }
 
 uint64_t sim_clock_ns(void)
