@@ -421,7 +421,7 @@ void ag_use_before_launch(const struct ag_launch *launch)
     launched.graph = NULL;
     launched.kernel = ag_name_kernel(launch);
     launched.stream = stream_of(launch);
-    ag_toll_go_on(launched.stream);
+    ag_toll_go_on(launched.stream, launched.kernel);
     if (!ag_handles_any_on_host())
         return;
     ag_name_launch(&launched.names, launch);

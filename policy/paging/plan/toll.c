@@ -31,12 +31,14 @@
 struct toll {
     uint64_t operand;
     unsigned price, timed;
+    unsigned launches; /* that could be timed */
     bool is_timed_now;
     bool is_taken; /* the driver has not refused its last launch */
 };
 
-/* The operand of the thread's last launch that used enough memory of the host. */
-static _Thread_local uint64_t last_operand;
+/* The operand of the thread's last launch that used enough memory of the host; and the kernel of
+ * its last launch, if that was looked at. */
+static _Thread_local uint64_t last_operand, last_kernel;
 
 static struct toll tolls[OPERANDS]; /* under the lock of the ranges */
 
@@ -101,9 +103,18 @@ unsigned ag_toll_at_most(uint64_t operand)
     return ag_toll_is_known(operand) ? place_of(operand)->price : MOST;
 }
 
+/* Called with the lock held. What is named may lie on the host where what is used of it does not:
+ * of a kernel that seems to use little, launches are timed again and again, ever more seldom. */
+static bool wants_time(struct toll *toll, uint64_t kernel)
+{
+    unsigned n = ++toll->launches;
+
+    return toll->timed < TIMED || (ag_toll_is_little(kernel) && !(n & (n - 1)));
+}
+
 /* Is another launch with the operand to be timed? It is from now on. The driver has taken one: an
  * event before one that it refuses would be all that is in the stream. */
-static bool begin_operand(uint64_t operand)
+static bool begin_operand(uint64_t kernel, uint64_t operand)
 {
     struct toll *toll = place_of(operand);
     bool wanted;
@@ -111,7 +122,7 @@ static bool begin_operand(uint64_t operand)
     (void)ag_ranges_lock();
     if (toll->operand != operand)
         *toll = (struct toll){.operand = operand, .price = MOST};
-    wanted = toll->is_taken && !toll->is_timed_now && toll->timed < TIMED;
+    wanted = toll->is_taken && !toll->is_timed_now && wants_time(toll, kernel);
     toll->is_taken = true;
     toll->is_timed_now |= wanted;
     ag_ranges_unlock();
@@ -129,13 +140,36 @@ static void end_first_time(uint64_t operand)
     ag_ranges_unlock();
 }
 
-/* Called with the lock held. The greatest price of all its operands is that of a kernel. */
-static void note_kernel(uint64_t kernel, uint64_t price)
+/* Called with the lock held. */
+static struct toll *place_of_kernel(uint64_t kernel)
 {
     struct toll *toll = place_of(kernel);
 
     if (toll->operand != kernel)
         *toll = (struct toll){.operand = kernel};
+    return toll;
+}
+
+/* Has the driver taken a launch of the kernel before? It is taken to take this one. */
+static bool was_taken(uint64_t kernel)
+{
+    struct toll *toll;
+    bool was;
+
+    (void)ag_ranges_lock();
+    toll = place_of_kernel(kernel);
+    was = toll->is_taken;
+    toll->is_taken = true;
+    ag_ranges_unlock();
+    last_kernel = kernel;
+    return was;
+}
+
+/* Called with the lock held. The greatest price of all its operands is that of a kernel. */
+static void note_kernel(uint64_t kernel, uint64_t price)
+{
+    struct toll *toll = place_of_kernel(kernel);
+
     toll->timed = 1;
     if (price > toll->price)
         toll->price = (unsigned)price;
@@ -217,16 +251,26 @@ static void look_whether_ended(struct timing *timing)
     if (result == CUDA_SUCCESS &&
         ag_cu.cuEventElapsedTime(&ms, timing->before, timing->after) == CUDA_SUCCESS && ms > 0)
         price = crossings_of((uint64_t)((double)ms * 1e6), timing->bytes);
-    end_timing(timing, timing->is_bound && price >= LITTLE ? 0 : price);
+    if (price && timing->is_bound && price >= LITTLE) {
+        (void)ag_ranges_lock();
+        note_kernel(timing->kernel, price); /* it may be more than little */
+        ag_ranges_unlock();
+        price = 0;
+    }
+    end_timing(timing, price);
 }
 
-/* Where the kernel has ended already, it has taken no longer than is measured. */
-static void record_after(struct timing *timing)
+/* Where the kernel has ended already, it has taken no longer than is measured. But the event before
+ * a launch that the driver refuses would be all that is in the stream then. */
+static void record_after(struct timing *timing, uint64_t next_kernel)
 {
+    bool is_safe = was_taken(next_kernel);
+
     timing->is_bound = ag_cu.cuStreamQuery(timing->stream) != CUDA_ERROR_NOT_READY;
     if (timing->is_bound)
         end_first_time(timing->operand);
-    if (ag_cu.cuEventRecord(timing->after, timing->stream) == CUDA_SUCCESS)
+    if ((is_safe || !timing->is_bound) &&
+        ag_cu.cuEventRecord(timing->after, timing->stream) == CUDA_SUCCESS)
         timing->stage = ENDS;
     else
         end_timing(timing, 0);
@@ -237,7 +281,7 @@ static void begin_timing(CUstream stream, uint64_t kernel, uint64_t operand, siz
 {
     struct timing *timing;
 
-    if (!begin_operand(operand))
+    if (!begin_operand(kernel, operand))
         return;
     timing = free_timing();
     if (!timing || ag_cu.cuEventRecord(timing->before, stream) != CUDA_SUCCESS) {
@@ -272,13 +316,14 @@ static bool is_busy(void)
     return atomic_load_explicit(&self.n_busy, memory_order_relaxed);
 }
 
-void ag_toll_go_on(CUstream stream)
+void ag_toll_go_on(CUstream stream, uint64_t kernel)
 {
+    last_kernel = 0;
     if (!is_busy() || !ag_paging_moment_begin(&self.moment))
         return;
     end_lost();
     if (self.running && self.running->stream == stream)
-        record_after(self.running);
+        record_after(self.running, kernel);
     if (self.n_made)
         look_at_next();
     ag_paging_moment_end(&self.moment);
@@ -303,6 +348,8 @@ void ag_toll_refused(void)
     (void)ag_ranges_lock();
     if (last_operand && toll->operand == last_operand)
         toll->is_taken = false;
+    if (last_kernel)
+        place_of_kernel(last_kernel)->is_taken = false;
     ag_ranges_unlock();
 }
 

@@ -29,9 +29,9 @@ bool ag_toll_is_little(uint64_t kernel);
 /* What it may be: far more, for an operand of which nothing is known. */
 unsigned ag_toll_at_most(uint64_t operand);
 
-/* Called before the driver's launch of any function on that stream, outside the latch, with no lock
+/* Called before the driver's launch of that kernel on that stream, outside the latch, with no lock
  * held: what is timed on it ends here. */
-void ag_toll_go_on(CUstream stream);
+void ag_toll_go_on(CUstream stream, uint64_t kernel);
 /* Called after that, before the launch of that kernel, likewise: so many bytes that it names lie on
  * the host, and stay there, most of them in that operand. Times it now and then. The stream is
  * the one that the driver is to get. */

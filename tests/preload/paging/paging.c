@@ -799,22 +799,36 @@ static void queue(void)
     say("wrong: %u", end_turns(p, often));
 }
 
+/* An event of ours in the stream before the launch that is refused would be all that is in it. */
+static void refuse_one(CUfunction function, CUdeviceptr here, CUdeviceptr on_host)
+{
+    CUstream stream;
+
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    touch_often(function, here, 1, stream);
+    for (unsigned i = 0; i < 2; i++) { /* the second one is timed, and has ended */
+        touch_often(function, on_host, 1, stream);
+        OK(cuCtxSynchronize());
+    }
+    usleep(1000); /* late enough to be marked */
+    SAY_CODE("no threads",
+             cuLaunchKernel(function, 1, 1, 1, 0, 1, 1, 0, stream, (void *[]){&here}, NULL));
+    SAY_CODE("idle", cuStreamQuery(stream));
+    OK(cuStreamDestroy(stream));
+}
+
 static void refused(void)
 {
     CUdeviceptr p[TURN_BLOCKS];
     CUfunction function = touch_function();
     unsigned often[TURN_BLOCKS] = {0};
-    CUstream stream;
 
     begin_turns(p);
-    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-    touch_often(function, p[0], ++often[0], stream);
     OK(cuCtxSynchronize());
-    usleep(1000); /* late enough to be marked */
-    SAY_CODE("no threads",
-             cuLaunchKernel(function, 1, 1, 1, 0, 1, 1, 0, stream, (void *[]){&p[0]}, NULL));
-    SAY_CODE("idle", cuStreamQuery(stream));
-    OK(cuStreamDestroy(stream));
+    for (unsigned i = 0; i < 8; i++)
+        refuse_one(function, p[0], p[TURN_BLOCKS - 1]);
+    often[0] = 8;
+    often[TURN_BLOCKS - 1] = 16;
     say("wrong: %u", end_turns(p, often));
 }
 
