@@ -324,8 +324,8 @@ void sim_nudge(struct sim_op *op);
 /* A driver call came by: the scheduler may run something. */
 void sim_tick(void);
 void sim_advance_clock(uint64_t ns);
-/* What crosses the bus for a kernel takes about as long as copies really take here, so that whoever
- * measures both finds the same. */
+/* What crosses the bus for a kernel takes as long as the fastest copy really took here, so that
+ * whoever measures both finds the same, however busy the machine. */
 void sim_note_copied(size_t bytes, uint64_t ns);
 void sim_cross_bus(size_t bytes);
 uint64_t sim_clock_ns(void);

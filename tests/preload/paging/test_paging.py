@@ -268,10 +268,11 @@ class Answers(Case):
     @counted
     def test_room_that_an_exchange_leaves(self):
         """What goes so that both ways are busy from the first is no room for what is used once, where a piece is an eighth
-        of the limit and more, either: one block comes, for as long as it is used most."""
+        of the limit and more, either: one block comes, for as long as it is used most, or a few while prices are learnt."""
         for piece in ('16MiB', '24MiB'):
             pressure = self.pressure_of('turns', '6', '1', 'pppppabcdefghijklmno', ALLOGRAFT_PAGE_PIECE=piece)
-            self.assertEqual(pressure['moved_in_bytes'], 16 * MIB, piece)
+            self.assertLessEqual(pressure['moved_in_bytes'], 96 * MIB, piece)
+            self.assertGreater(pressure['moved_in_bytes'], 0, piece)
 
     @counted
     def test_kernels_that_use_little(self):

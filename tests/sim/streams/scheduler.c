@@ -407,8 +407,8 @@ void sim_note_copied(size_t bytes, uint64_t ns)
 {
     double gib_ns = (double)ns / (double)bytes * 0x1p30;
 
-    if (bytes >= LEAST_TIMED)
-        self.bus_gib_ns = self.bus_gib_ns > 0 ? (7 * self.bus_gib_ns + gib_ns) / 8 : gib_ns;
+    if (bytes >= LEAST_TIMED && !(self.bus_gib_ns > 0 && self.bus_gib_ns < gib_ns))
+        self.bus_gib_ns = gib_ns;
 }
 
 void sim_cross_bus(size_t bytes)
