@@ -3,10 +3,11 @@
 
 #include <stdatomic.h>
 
-#define USUAL     200u                /* of an H100 by PCIe 5 */
-#define MOST      260u                /* has been seen; three uses in place are no cheaper, ever */
-#define WIN       2u                  /* per cent */
-#define REMEMBERS ((uint64_t)1 << 30) /* bytes; what was before them counts half, and so on */
+#define USUAL     200u                 /* of an H100 by PCIe 5 */
+#define MOST      260u                 /* has been seen; three uses in place are no cheaper, ever */
+#define WIN       2u                   /* per cent */
+#define REMEMBERS ((uint64_t)1 << 30)  /* bytes; what was before them counts half, and so on */
+#define ENOUGH    ((uint64_t)64 << 20) /* bytes, after which the bus is believed to be slow */
 
 #define USUAL_GIB_NS ((uint64_t)19500000) /* one way, of the same */
 
@@ -14,6 +15,7 @@ static struct {
     uint64_t bytes, ns;
     _Atomic uint64_t gib_ns; /* of copies, at their fastest; relaxed: a guess; 0: none was made */
     _Atomic unsigned price;  /* relaxed, likewise */
+    _Atomic bool has_copied_enough; /* relaxed, likewise */
 } self;
 
 static uint64_t gib_ns_of(uint64_t bytes, uint64_t ns)
@@ -33,7 +35,8 @@ static void note_fastest(uint64_t bytes, uint64_t copy_ns)
 
 static unsigned price_of_move(void)
 {
-    uint64_t price = 100 * gib_ns_of(self.bytes, self.ns) / ag_prices_crossing_ns(REMEMBERS);
+    uint64_t gib_ns = ag_prices_gib_ns();
+    uint64_t price = 100 * gib_ns_of(self.bytes, self.ns) / (gib_ns ? gib_ns : USUAL_GIB_NS);
 
     return price < 100 ? 100 : price > MOST ? MOST : (unsigned)price;
 }
@@ -45,6 +48,8 @@ void ag_prices_note(uint64_t bytes, uint64_t copy_ns, uint64_t rest_ns)
     note_fastest(bytes, copy_ns);
     self.bytes += bytes;
     self.ns += copy_ns + rest_ns;
+    if (self.bytes >= ENOUGH)
+        atomic_store_explicit(&self.has_copied_enough, true, memory_order_relaxed);
     atomic_store_explicit(&self.price, price_of_move(), memory_order_relaxed);
     if (self.bytes < REMEMBERS)
         return;
@@ -69,9 +74,16 @@ uint64_t ag_prices_gib_ns(void)
     return atomic_load_explicit(&self.gib_ns, memory_order_relaxed);
 }
 
+/* The first copies may be slow for other reasons than the bus. Were they believed, each kernel would
+ * seem to use next to nothing of the host's memory: nothing more would move, and nothing faster be
+ * measured. */
 uint64_t ag_prices_crossing_ns(uint64_t bytes)
 {
     uint64_t gib_ns = ag_prices_gib_ns();
+    bool is_believed =
+        gib_ns && (gib_ns < USUAL_GIB_NS ||
+                   atomic_load_explicit(&self.has_copied_enough, memory_order_relaxed));
 
-    return (uint64_t)((double)bytes / (double)REMEMBERS * (double)(gib_ns ? gib_ns : USUAL_GIB_NS));
+    return (uint64_t)((double)bytes / (double)REMEMBERS *
+                      (double)(is_believed ? gib_ns : USUAL_GIB_NS));
 }

@@ -14,7 +14,8 @@ unsigned ag_prices_of_move(void);
 /* Is it cheaper by 2 % at least to move memory than to use it on the host for so many hundredths of
  * a crossing? */
 bool ag_prices_worth_moving(unsigned crossings);
-/* How long one crossing of so many bytes takes, as fast as the bus has been seen to be. */
+/* How long one crossing of so many bytes takes, as fast as the bus has been seen to be; but no
+ * longer than usual before 64 MiB were copied. */
 uint64_t ag_prices_crossing_ns(uint64_t bytes);
 /* How long a GiB takes, as measured; 0: nothing is. */
 uint64_t ag_prices_gib_ns(void);

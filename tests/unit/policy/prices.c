@@ -31,6 +31,16 @@ static void test_usual(void)
     CHECK(ag_prices_of_move() == 200 && ag_prices_gib_ns() == 0);
 }
 
+/* The bus is not believed to be so slow, but for what is copied later. */
+static void test_slow_first_copy(void)
+{
+    ag_prices_note(8 * MIB, 40000000, 0);
+    CHECK(ag_prices_gib_ns() == 5120000000 && ag_prices_of_move() == 100);
+    CHECK(ag_prices_crossing_ns(1024 * MIB) == 19500000);
+    ag_prices_note(64 * MIB, 5000000, 0);
+    CHECK(ag_prices_crossing_ns(1024 * MIB) == 80000000);
+}
+
 static void test_measured(void)
 {
     note(1000000, 505000);
@@ -64,6 +74,7 @@ static void test_bounded(void)
 int main(void)
 {
     test_usual();
+    test_slow_first_copy();
     test_measured();
     test_copies_both_ways();
     test_bounded();
