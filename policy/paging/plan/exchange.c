@@ -61,28 +61,39 @@ bool ag_exchange_comes(const struct ag_piece *piece, const struct ag_context *co
     return is_worth_more(worth_of(piece, context), 0);
 }
 
-bool ag_exchange_is_possible(const struct ag_movable *first, const struct ag_context *context,
-                             uint64_t launch)
+/* What the one is worth that the launch wants most. */
+static uint64_t most_wanted(const struct ag_movable *first, const struct ag_context *context,
+                            uint64_t launch)
 {
-    uint64_t least = UINT64_MAX, most = 0, worth;
+    uint64_t most = 0, worth;
 
     for (const struct ag_movable *range = first; range; range = range->next) {
         if (range->pinned || range->context != context)
             continue;
         for (unsigned i = 0; i < range->n_pieces; i++) {
-            const struct ag_piece *piece = &range->pieces[i];
-            bool goes = may_go(piece);
-
-            if (!goes && !is_to_come(piece, launch))
+            if (!is_to_come(&range->pieces[i], launch))
                 continue;
-            worth = worth_of(piece, context);
-            if (goes && worth < least)
-                least = worth;
-            else if (!goes && worth > most)
-                most = worth;
+            worth = worth_of(&range->pieces[i], context);
+            most = worth > most ? worth : most;
         }
     }
-    return is_worth_more(most, least);
+    return most;
+}
+
+bool ag_exchange_is_possible(const struct ag_movable *first, const struct ag_context *context,
+                             uint64_t launch)
+{
+    uint64_t most = most_wanted(first, context, launch);
+
+    for (const struct ag_movable *range = first; range; range = range->next) {
+        if (range->pinned || range->context != context)
+            continue;
+        for (unsigned i = 0; i < range->n_pieces; i++)
+            if (may_go(&range->pieces[i]) &&
+                is_worth_more(most, worth_of(&range->pieces[i], context)))
+                return true;
+    }
+    return false;
 }
 
 /* --- who goes --- */

@@ -20,7 +20,7 @@
 #include "policy/paging/plan/prices.h"
 #include "policy/paging/ranges.h"
 
-#define OPERANDS    4096u             /* of two that share a place, the later one has it */
+#define PLACES      4096u             /* of two that share a place, the later one has it */
 #define TIMED       3u                /* launches of each; the quickest counts */
 #define LEAST_BYTES ((size_t)4 << 20) /* what takes less may take longer for another reason */
 #define MOST        5000u
@@ -30,17 +30,25 @@
 
 struct toll {
     uint64_t operand;
-    unsigned price, timed;
+    unsigned price; /* the least that was measured */
+    unsigned timed;
     unsigned launches; /* that could be timed */
     bool is_timed_now;
     bool is_taken; /* the driver has not refused its last launch */
+};
+
+struct kernel {
+    uint64_t kernel;
+    unsigned price; /* the greatest that was measured, of all its operands; 0: none was */
+    bool is_taken;  /* likewise */
 };
 
 /* The operand of the thread's last launch that used enough memory of the host; and the kernel of
  * its last launch, if that was looked at. */
 static _Thread_local uint64_t last_operand, last_kernel;
 
-static struct toll tolls[OPERANDS]; /* under the lock of the ranges */
+static struct toll tolls[PLACES];     /* under the lock of the ranges */
+static struct kernel kernels[PLACES]; /* likewise */
 
 #define TIMINGS 32u
 
@@ -66,7 +74,12 @@ static struct {
 
 static struct toll *place_of(uint64_t operand)
 {
-    return &tolls[ag_hash_entry(operand, OPERANDS)];
+    return &tolls[ag_hash_entry(operand, PLACES)];
+}
+
+static struct kernel *place_of_kernel(uint64_t kernel)
+{
+    return &kernels[ag_hash_entry(kernel, PLACES)];
 }
 
 unsigned ag_toll_of(uint64_t operand)
@@ -95,7 +108,9 @@ bool ag_toll_is_known(uint64_t operand)
 
 bool ag_toll_is_little(uint64_t kernel)
 {
-    return ag_toll_is_known(kernel) && place_of(kernel)->price < LITTLE;
+    const struct kernel *place = place_of_kernel(kernel);
+
+    return place->kernel == kernel && place->price && place->price < LITTLE;
 }
 
 unsigned ag_toll_at_most(uint64_t operand)
@@ -141,38 +156,37 @@ static void end_first_time(uint64_t operand)
 }
 
 /* Called with the lock held. */
-static struct toll *place_of_kernel(uint64_t kernel)
+static struct kernel *kernel_at_its_place(uint64_t kernel)
 {
-    struct toll *toll = place_of(kernel);
+    struct kernel *place = place_of_kernel(kernel);
 
-    if (toll->operand != kernel)
-        *toll = (struct toll){.operand = kernel};
-    return toll;
+    if (place->kernel != kernel)
+        *place = (struct kernel){.kernel = kernel};
+    return place;
 }
 
 /* Has the driver taken a launch of the kernel before? It is taken to take this one. */
 static bool was_taken(uint64_t kernel)
 {
-    struct toll *toll;
+    struct kernel *place;
     bool was;
 
     (void)ag_ranges_lock();
-    toll = place_of_kernel(kernel);
-    was = toll->is_taken;
-    toll->is_taken = true;
+    place = kernel_at_its_place(kernel);
+    was = place->is_taken;
+    place->is_taken = true;
     ag_ranges_unlock();
     last_kernel = kernel;
     return was;
 }
 
-/* Called with the lock held. The greatest price of all its operands is that of a kernel. */
+/* Called with the lock held. */
 static void note_kernel(uint64_t kernel, uint64_t price)
 {
-    struct toll *toll = place_of_kernel(kernel);
+    struct kernel *place = kernel_at_its_place(kernel);
 
-    toll->timed = 1;
-    if (price > toll->price)
-        toll->price = (unsigned)price;
+    if (price > place->price)
+        place->price = (unsigned)price;
 }
 
 /* `price` is 0 where there was no measurement. */
@@ -349,7 +363,7 @@ void ag_toll_refused(void)
     if (last_operand && toll->operand == last_operand)
         toll->is_taken = false;
     if (last_kernel)
-        place_of_kernel(last_kernel)->is_taken = false;
+        kernel_at_its_place(last_kernel)->is_taken = false;
     ag_ranges_unlock();
 }
 
@@ -368,7 +382,7 @@ void ag_toll_begin_child(void)
 {
     for (unsigned i = 0; i < self.n_made; i++)
         self.timings[i].stage = FREE;
-    for (unsigned i = 0; self.n_made && i < OPERANDS; i++)
+    for (unsigned i = 0; self.n_made && i < PLACES; i++)
         tolls[i].is_timed_now = false;
     self.n_made = 0;
     self.running = NULL;
