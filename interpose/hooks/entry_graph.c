@@ -99,13 +99,12 @@ static void note_captured(CUgraph graph, CUgraphNode *nodes, size_t n)
     }
 }
 
-void ag_entry_note_captured(CUgraph graph)
+static void note_pageable(CUgraph graph)
 {
     enum { N_FEW = 64 };
     CUgraphNode few[N_FEW], *many;
     size_t n = 0;
 
-    ag_graph_memory_of_captured(graph);
     if (!ag_drain_may_begin() || !ag_cu.cuGraphGetNodes || !ag_cu.cuGraphNodeGetType ||
         !ag_cu.cuGraphMemcpyNodeGetParams || ag_cu.cuGraphGetNodes(graph, NULL, &n) != CUDA_SUCCESS)
         return;
@@ -120,6 +119,17 @@ void ag_entry_note_captured(CUgraph graph)
     }
     note_captured(graph, many, n);
     ag_pages_free(many, n * sizeof(CUgraphNode));
+}
+
+CUresult ag_entry_note_captured(CUgraph *graph)
+{
+    CUresult result = ag_graph_memory_of_captured(*graph);
+
+    if (result == CUDA_SUCCESS)
+        note_pageable(*graph);
+    else
+        *graph = NULL;
+    return result;
 }
 
 #include "interpose/hooks/made/graph_nodes.h"

@@ -10,7 +10,7 @@
 bool ag_entry_is_pageable(CUdeviceptr address);
 
 /* A capture has ended with this graph: notes what its copies let the host see. Looks at every node,
- * unless frees wait anyway. */
-void ag_entry_note_captured(CUgraph graph);
+ * unless frees wait anyway. An error: the capture is to have failed with it, and *graph is NULL. */
+CUresult ag_entry_note_captured(CUgraph *graph);
 
 #endif

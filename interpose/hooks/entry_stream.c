@@ -160,7 +160,7 @@ BEGINS(cuStreamBeginCaptureToGraph_ptsz, true,
         AG_ENTER(symbol, stream, graph);                                         \
         result = after_capture(ag_cu.symbol(stream, graph), stream, per_thread); \
         if (result == CUDA_SUCCESS && *graph)                                    \
-            ag_entry_note_captured(*graph);                                      \
+            result = ag_entry_note_captured(graph);                              \
         return ag_entry_leave(result);                                           \
     }
 

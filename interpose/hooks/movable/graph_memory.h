@@ -10,7 +10,8 @@
  * NULL: nothing, as in calls that the driver refuses. */
 void ag_graph_memory_of_copy(const CUDA_MEMCPY3D *copy);
 void ag_graph_memory_of_fill(const CUDA_MEMSET_NODE_PARAMS *fill);
-/* A capture has ended with this graph. While it was open, nothing moved. */
-void ag_graph_memory_of_captured(CUgraph graph);
+/* A capture has ended with this graph. While it was open, nothing moved. What its nodes name comes
+ * now, and they are set once more. An error: the driver has refused that when it was too late. */
+CUresult ag_graph_memory_of_captured(CUgraph graph);
 
 #endif

@@ -74,9 +74,9 @@ uint64_t ag_prices_gib_ns(void)
     return atomic_load_explicit(&self.gib_ns, memory_order_relaxed);
 }
 
-/* The first copies may be slow for other reasons than the bus. Were they believed, each kernel would
- * seem to use next to nothing of the host's memory: nothing more would move, and nothing faster be
- * measured. */
+/* The first copies may be slow for other reasons than the bus. Were they believed, each kernel
+ * would seem to use next to nothing of the host's memory: nothing more would move, and nothing
+ * faster be measured. */
 uint64_t ag_prices_crossing_ns(uint64_t bytes)
 {
     uint64_t gib_ns = ag_prices_gib_ns();

@@ -36,6 +36,8 @@
  *                        N launches of a graph of one kernel on each of eight blocks, and then
  *                        of K, with so much shared memory, on each of eight more
  *     paging filled N    N launches of a kernel on a block that a node of a graph fills
+ *     paging filled-by-capture N
+ *                        the same, with nodes that a capture made, by N launches of the graph
  *     paging ordered N   N times cudaMallocAsync, or from the device's pool, and cudaFreeAsync on
  *                        two streams; 0: what those calls wait for
  *     paging far         most of 128 MiB is not in use
@@ -969,6 +971,46 @@ static void filled(unsigned n)
     say("wrong: %u", end_turns(p, often));
 }
 
+/* Two nodes that fill the block, one that copies into it, and a kernel that uses it. */
+static CUgraph capture_fills(CUstream stream, CUdeviceptr p, CUdeviceptr other)
+{
+    CUgraph graph;
+
+    OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    OK(cuMemsetD32Async(p + MIB, 77, 1, stream));
+    OK(cuMemsetD32Async(p + TURN_BYTES - 4, 78, 1, stream));
+    OK(cuMemcpyDtoDAsync(p + TURN_BYTES - 8, other, 4, stream));
+    touch_often(touch_function(), p, 1, stream);
+    OK(cuStreamEndCapture(stream, &graph));
+    return graph;
+}
+
+static void filled_by_capture(unsigned n)
+{
+    CUdeviceptr p[TURN_BLOCKS], block;
+    unsigned often[TURN_BLOCKS] = {0};
+    uint32_t first = 0, last[2] = {0};
+    CUstream stream;
+    CUgraph graph;
+    CUgraphExec exec;
+
+    begin_turns(p);
+    OK(cuCtxSynchronize());
+    block = p[TURN_BLOCKS - 1];
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    graph = capture_fills(stream, block, p[3]);
+    OK(cuGraphInstantiate(&exec, graph, 0));
+    for (unsigned i = 0; i < n; i++)
+        OK(cuGraphLaunch(exec, stream));
+    OK(cuStreamSynchronize(stream));
+    often[TURN_BLOCKS - 1] = n;
+    OK(cuMemcpyDtoH(&first, block + MIB, sizeof(first)));
+    OK(cuMemcpyDtoH(last, block + TURN_BYTES - sizeof(last), sizeof(last)));
+    OK(cuGraphExecDestroy(exec));
+    OK(cuGraphDestroy(graph));
+    say("wrong: %u", end_turns(p, often) + (first != 77) + (last[1] != 78) + (last[0] != 3));
+}
+
 /* --- memory of the host that is made ahead --- */
 
 static void await_calls(const char *symbol, unsigned long n)
@@ -1213,6 +1255,8 @@ int main(int argc, char **argv)
         edges((unsigned)atoi(argv[2]), (unsigned)atoi(argv[3]));
     else if (!strcmp(what, "sites") && argc > 4)
         sites((unsigned)atoi(argv[2]), (unsigned)atoi(argv[3]), (unsigned)atoi(argv[4]));
+    else if (!strcmp(what, "filled-by-capture") && argc > 2)
+        filled_by_capture((unsigned)atoi(argv[2]));
     else if (!strcmp(what, "filled") && argc > 2)
         filled((unsigned)atoi(argv[2]));
     else if (!strcmp(what, "graphs") && argc > 3)

@@ -310,10 +310,23 @@ class Answers(Case):
 
     @counted
     def test_what_a_graph_fills(self):
-        """A block that has to stay where it is, for a node that fills it, comes to the device before."""
-        few, many = (self.pressure_of('filled', launches) for launches in ('10', '20'))
-        self.assertGreaterEqual(few['moved_in_bytes'], 16 * MIB)
-        self.assertEqual(few['in_place_bytes'], many['in_place_bytes'])
+        """A block that has to stay where it is, for a node that fills it, comes to the device before; or after, if a capture
+        made the node, which is set again then."""
+        for part in ('filled', 'filled-by-capture'):
+            few, many = (self.pressure_of(part, launches) for launches in ('10', '20'))
+            self.assertGreaterEqual(few['moved_in_bytes'], 16 * MIB, part)
+            self.assertEqual(few['in_place_bytes'], many['in_place_bytes'], part)
+
+    def test_nodes_that_cannot_be_set_again(self):
+        """Of what a capture made nothing moves if the driver refuses to set it at first, and the capture fails if it does
+        later: two fills and a copy are set before, and after."""
+        settings = dict(TURNS, SIM_SCHED='eager')
+        result = preloaded([COMMAND, 'filled-by-capture', '3'], dict(settings, SIM_FAIL='cuGraphMemsetNodeSetParams:1:2'))
+        self.assertEqual((result.status, result.out), (0, 'wrong: 0\n'), result.err)
+        self.assertEqual(result.report()['pressure']['moved_in_bytes'], 0)
+        result = preloaded([COMMAND, 'filled-by-capture', '3'], dict(settings, SIM_FAIL='cuGraphMemsetNodeSetParams:3:2'))
+        self.assertNotEqual(result.status, 0)
+        self.assertIn('cuStreamEndCapture(stream, &graph) returned 2, not 0', result.err)
 
     @counted
     def test_copies_and_fills(self):
