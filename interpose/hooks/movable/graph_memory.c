@@ -3,6 +3,7 @@
 
 #include "interpose/core/base/pages.h"
 #include "interpose/core/driver/driver.h"
+#include "policy/contexts/context.h"
 #include "policy/paging/handles.h"
 #include "policy/paging/latch.h"
 #include "policy/paging/ranges.h"
@@ -117,17 +118,23 @@ static CUresult set_all_again(const CUgraphNode *nodes, size_t n)
     return result;
 }
 
+/* With several contexts nothing moves; of copies between them the driver does not tell all. */
+static bool may_move_now(void)
+{
+    return ag_handles_any_on_host() && ag_context_count() == 1;
+}
+
 /* What the driver remembers of the memory is of the time when the capture met it, and it may have
  * moved since that ended, too. Where nodes cannot be set, what they name is not brought. */
 static CUresult keep_nodes(const CUgraphNode *nodes, size_t n)
 {
-    bool can_be_set = ag_handles_any_on_host() && set_all_again(nodes, n) == CUDA_SUCCESS;
+    bool can_be_set = may_move_now() && set_all_again(nodes, n) == CUDA_SUCCESS;
     CUresult result;
 
     if (can_be_set)
         for_each_named(nodes, n, bring_named);
     for_each_named(nodes, n, keep);
-    result = ag_handles_any_on_host() ? set_all_again(nodes, n) : CUDA_SUCCESS;
+    result = can_be_set || may_move_now() ? set_all_again(nodes, n) : CUDA_SUCCESS;
     return can_be_set ? result : CUDA_SUCCESS;
 }
 
