@@ -823,10 +823,11 @@ static void refused(void)
 {
     CUdeviceptr p[TURN_BLOCKS];
     CUfunction function = touch_function();
-    unsigned often[TURN_BLOCKS] = {0};
+    unsigned often[TURN_BLOCKS] = {0}, stays = 1; /* so that each launch uses it where it is */
 
     begin_turns(p);
     OK(cuCtxSynchronize());
+    OK(cuPointerSetAttribute(&stays, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, p[TURN_BLOCKS - 1]));
     for (unsigned i = 0; i < 8; i++)
         refuse_one(function, p[0], p[TURN_BLOCKS - 1]);
     often[0] = 8;
