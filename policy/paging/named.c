@@ -16,6 +16,7 @@
 #define MOST_OF_GRAPH   2048u
 #define SHARED_OF_TILES 8192u /* with as much a kernel keeps parts of what it reads repeatedly */
 #define OF_TILES        10u   /* crossings; products of matrices were seen to take 4 to 30 */
+#define MOST_DEEP       8u    /* graphs within graphs that are looked at */
 
 struct graph_names {
     unsigned n;
@@ -152,17 +153,14 @@ static unsigned crossings_in_graph(uint64_t operand, unsigned guessed)
     return is_known ? (price + 50) / 100 : guessed;
 }
 
-static void name_node(struct graph_names *all, CUgraphNode node)
+static void name_kernel(struct graph_names *all, CUgraphNode node)
 {
     CUDA_KERNEL_NODE_PARAMS kernel;
-    CUgraphNodeType type;
     struct ag_launch launch = {0};
     struct ag_names names;
     unsigned guessed;
     uint64_t hash;
 
-    if (ag_cu.cuGraphNodeGetType(node, &type) != CUDA_SUCCESS || type != CU_GRAPH_NODE_TYPE_KERNEL)
-        return;
     if (ag_cu.cuGraphKernelNodeGetParams_v2(node, &kernel) != CUDA_SUCCESS)
         return;
     launch.function = kernel.func ? kernel.func : (CUfunction)kernel.kern;
@@ -179,7 +177,24 @@ static void name_node(struct graph_names *all, CUgraphNode node)
                  crossings_in_graph(ag_name_operand(hash, &names.at[i]), guessed));
 }
 
-static void name_nodes(struct graph_names *all, CUgraph graph)
+static void name_nodes(struct graph_names *all, CUgraph graph, unsigned deep);
+
+/* A graph within a graph is so many levels deep. */
+static void name_node(struct graph_names *all, CUgraphNode node, unsigned deep)
+{
+    CUgraphNodeType type;
+    CUgraph child;
+
+    if (ag_cu.cuGraphNodeGetType(node, &type) != CUDA_SUCCESS)
+        return;
+    if (type == CU_GRAPH_NODE_TYPE_KERNEL)
+        name_kernel(all, node);
+    else if (type == CU_GRAPH_NODE_TYPE_GRAPH && deep < MOST_DEEP &&
+             ag_cu.cuGraphChildGraphNodeGetGraph(node, &child) == CUDA_SUCCESS)
+        name_nodes(all, child, deep + 1);
+}
+
+static void name_nodes(struct graph_names *all, CUgraph graph, unsigned deep)
 {
     CUgraphNode *nodes;
     size_t n = 0, most;
@@ -192,7 +207,7 @@ static void name_nodes(struct graph_names *all, CUgraph graph)
         return;
     if (ag_cu.cuGraphGetNodes(graph, nodes, &n) == CUDA_SUCCESS)
         for (size_t i = 0; i < n && i < most; i++)
-            name_node(all, nodes[i]);
+            name_node(all, nodes[i], deep);
     ag_pages_free(nodes, most * sizeof(CUgraphNode));
 }
 
@@ -205,7 +220,8 @@ static void drop_names(struct graph_names *all)
 static bool can_name_graphs(void)
 {
     return ag_cu.cuGraphGetNodes && ag_cu.cuGraphNodeGetType &&
-           ag_cu.cuGraphKernelNodeGetParams_v2 && !ag_capture_is_open();
+           ag_cu.cuGraphKernelNodeGetParams_v2 && ag_cu.cuGraphChildGraphNodeGetGraph &&
+           !ag_capture_is_open();
 }
 
 void ag_name_graph(CUgraphExec exec, CUgraph graph)
@@ -216,7 +232,7 @@ void ag_name_graph(CUgraphExec exec, CUgraph graph)
     ag_name_graph_gone(exec);
     if (!all)
         return;
-    name_nodes(all, graph);
+    name_nodes(all, graph, 0);
     (void)ag_ranges_lock();
     kept = all->n && ag_map_put(&graphs, (uintptr_t)exec, all);
     ag_ranges_unlock();

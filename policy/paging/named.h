@@ -32,7 +32,7 @@ uint64_t ag_name_operand(uint64_t kernel, const struct ag_name *name);
 void ag_name_launch(struct ag_names *names, const struct ag_launch *launch);
 
 /* The graph that can be launched was made of this graph, or has been brought up to date by it. What
- * its single nodes are set to afterwards, and what child graphs name, is not known. */
+ * its single nodes are set to afterwards is not known. */
 void ag_name_graph(CUgraphExec exec, CUgraph graph);
 void ag_name_graph_gone(CUgraphExec exec);
 /* Called with the lock of the ranges held: *ret_n of them. NULL: nothing is known of it. */

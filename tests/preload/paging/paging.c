@@ -32,9 +32,10 @@
  *     paging small N K   N passes over 128 blocks of 2 MiB, K kernels on each in turn
  *     paging graphs N K  the same by launches of graphs of K kernels, the first block's of which is
  *                        updated to be the last one's, and back
- *     paging whole N K [BYTES]
+ *     paging whole N K [BYTES [DEEP]]
  *                        N launches of a graph of one kernel on each of eight blocks, and then
- *                        of K, with so much shared memory, on each of eight more
+ *                        of K, with so much shared memory, on each of eight more; so deep within
+ *                        other graphs
  *     paging filled N    N launches of a kernel on a block that a node of a graph fills
  *     paging filled-by-capture N
  *                        the same, with nodes that a capture made, by N launches of the graph
@@ -921,8 +922,20 @@ static void graphs(unsigned n, unsigned k)
     say("wrong: %u", end_turns(p, often));
 }
 
+/* A graph of one node, which is that graph. */
+static CUgraph graph_around(CUgraph child)
+{
+    CUgraph graph;
+    CUgraphNode node;
+
+    OK(cuGraphCreate(&graph, 0));
+    OK(cuGraphAddChildGraphNode(&node, graph, NULL, 0, child));
+    OK(cuGraphDestroy(child));
+    return graph;
+}
+
 /* The second half is used by kernels with so much shared memory. */
-static void whole(unsigned n, unsigned k, unsigned shared_bytes)
+static void whole(unsigned n, unsigned k, unsigned shared_bytes, unsigned deep)
 {
     CUdeviceptr p[TURN_BLOCKS];
     CUfunction function = touch_function();
@@ -941,6 +954,8 @@ static void whole(unsigned n, unsigned k, unsigned shared_bytes)
         touch_shared(function, p[i], often[i] / n, stream, is_first ? 0 : shared_bytes);
     }
     OK(cuStreamEndCapture(stream, &graph));
+    for (unsigned i = 0; i < deep; i++)
+        graph = graph_around(graph);
     OK(cuGraphInstantiate(&exec, graph, 0));
     for (unsigned i = 0; i < n; i++)
         OK(cuGraphLaunch(exec, stream));
@@ -1264,7 +1279,7 @@ int main(int argc, char **argv)
         graphs((unsigned)atoi(argv[2]), (unsigned)atoi(argv[3]));
     else if (!strcmp(what, "whole") && argc > 3)
         whole((unsigned)atoi(argv[2]), (unsigned)atoi(argv[3]),
-              argc > 4 ? (unsigned)atoi(argv[4]) : 0);
+              argc > 4 ? (unsigned)atoi(argv[4]) : 0, argc > 5 ? (unsigned)atoi(argv[5]) : 0);
     else if (!strcmp(what, "far") || !strcmp(what, "soon"))
         take((CUdeviceptr[7]){0}, *what == 'f' ? 5 : 7);
     else if (!strcmp(what, "fills") && argc > 3)

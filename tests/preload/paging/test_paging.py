@@ -294,12 +294,15 @@ class Answers(Case):
 
     @counted
     def test_what_a_launch_uses_most(self):
-        """Of what a launch uses, that which it uses most comes for that which it uses least, and then nothing moves."""
-        few, many = (self.pressure_of('whole', launches, '5') for launches in ('12', '24'))
-        self.assertGreaterEqual(few['moved_in_bytes'], 100 * MIB)
-        self.assertEqual(few['moved_in_bytes'], many['moved_in_bytes'])
-        a_launch = (many['in_place_bytes'] - few['in_place_bytes']) / 12
-        self.assertLess(a_launch, 1.5 * 128 * MIB)  # 8 blocks once; five times as much before
+        """Of what a launch uses, that which it uses most comes for that which it uses least, and then nothing moves; also where
+        the kernels are those of graphs within the graph."""
+        for deep in ('0', '1', '3'):
+            few, many = (self.pressure_of('whole', launches, '5', '0', deep) for launches in ('12', '24'))
+            self.assertGreaterEqual(few['moved_in_bytes'], 100 * MIB, deep)
+            self.assertEqual(few['moved_in_bytes'], many['moved_in_bytes'], deep)
+            a_launch = (many['in_place_bytes'] - few['in_place_bytes']) / 12
+            self.assertLess(a_launch, 1.5 * 128 * MIB, deep)  # 8 blocks once; five times as much before
+            self.assertGreater(a_launch, 0, deep)
 
     @counted
     def test_what_a_launch_uses_at_length(self):
