@@ -124,16 +124,31 @@ static void wait_until_free_to_go(void)
     }
 }
 
+static uint64_t bytes_on_host(const struct ag_movable *range)
+{
+    uint64_t bytes = 0;
+
+    for (unsigned i = 0; i < range->n_pieces; i++)
+        if (!range->pieces[i].handle->on_device)
+            bytes += range->pieces[i].size;
+    return bytes;
+}
+
 void ag_range_pin(CUdeviceptr address)
 {
     struct ag_movable *range;
+    uint64_t stays = 0;
 
     ag_lock_take(&self.lock);
     wait_until_free_to_go();
     range = ag_range_at(address);
-    if (range)
+    if (range && !range->pinned) {
         range->pinned = true;
+        stays = bytes_on_host(range);
+    }
     ag_lock_release(&self.lock);
+    if (stays)
+        ag_stats_add(AG_STAT_PAGE_STAYS, stays);
 }
 
 /* --- pools --- */

@@ -319,6 +319,7 @@ class Answers(Case):
             few, many = (self.pressure_of(part, launches) for launches in ('10', '20'))
             self.assertGreaterEqual(few['moved_in_bytes'], 16 * MIB, part)
             self.assertEqual(few['in_place_bytes'], many['in_place_bytes'], part)
+            self.assertEqual(few['stays_on_host_bytes'], 0, part)
 
     def test_nodes_that_cannot_be_set_again(self):
         """Of what a capture made nothing moves if the driver refuses to set it at first, and the capture fails if it does
@@ -326,7 +327,8 @@ class Answers(Case):
         settings = dict(TURNS, SIM_SCHED='eager')
         result = preloaded([COMMAND, 'filled-by-capture', '3'], dict(settings, SIM_FAIL='cuGraphMemsetNodeSetParams:1:2'))
         self.assertEqual((result.status, result.out), (0, 'wrong: 0\n'), result.err)
-        self.assertEqual(result.report()['pressure']['moved_in_bytes'], 0)
+        pressure = result.report()['pressure']
+        self.assertEqual((pressure['moved_in_bytes'], pressure['stays_on_host_bytes']), (0, 16 * MIB))
         result = preloaded([COMMAND, 'filled-by-capture', '3'], dict(settings, SIM_FAIL='cuGraphMemsetNodeSetParams:3:2'))
         self.assertNotEqual(result.status, 0)
         self.assertIn('cuStreamEndCapture(stream, &graph) returned 2, not 0', result.err)
