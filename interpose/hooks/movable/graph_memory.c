@@ -9,11 +9,6 @@
 #include "policy/paging/ranges.h"
 #include "policy/paging/use.h"
 
-static void bring_named(CUdeviceptr address)
-{
-    ag_use_before_pin(address);
-}
-
 static void keep(CUdeviceptr address)
 {
     if (ag_range_may_hold(address))
@@ -24,8 +19,8 @@ void ag_graph_memory_of_copy(const CUDA_MEMCPY3D *copy)
 {
     if (!ag_latch_is_on() || !copy)
         return;
-    bring_named(copy->srcDevice);
-    bring_named(copy->dstDevice);
+    ag_use_before_pin(copy->srcDevice);
+    ag_use_before_pin(copy->dstDevice);
     keep(copy->srcDevice);
     keep(copy->dstDevice);
 }
@@ -34,87 +29,77 @@ void ag_graph_memory_of_fill(const CUDA_MEMSET_NODE_PARAMS *fill)
 {
     if (!ag_latch_is_on() || !fill)
         return;
-    bring_named(fill->dst);
+    ag_use_before_pin(fill->dst);
     keep(fill->dst);
 }
 
 /* --- graphs that were captured --- */
 
-/* What a node copies or fills. */
+/* A node that copies or fills, of which the type tells. */
 struct named {
-    CUgraphNodeType type; /* of neither: KERNEL */
+    CUgraphNode node;
+    CUgraphNodeType type;
     CUDA_MEMCPY3D copy;
     CUDA_MEMSET_NODE_PARAMS fill;
 };
 
-static bool ask_for_operands(CUgraphNode node, struct named *ret)
+/* False: the driver does not say. */
+static bool find_operands(CUgraphNode node, struct named *ret)
 {
-    *ret = (struct named){.type = CU_GRAPH_NODE_TYPE_KERNEL};
+    ret->node = node;
     if (ag_cu.cuGraphNodeGetType(node, &ret->type) != CUDA_SUCCESS)
         return false;
     if (ret->type == CU_GRAPH_NODE_TYPE_MEMCPY)
         return ag_cu.cuGraphMemcpyNodeGetParams(node, &ret->copy) == CUDA_SUCCESS;
-    if (ret->type == CU_GRAPH_NODE_TYPE_MEMSET)
-        return ag_cu.cuGraphMemsetNodeGetParams(node, &ret->fill) == CUDA_SUCCESS;
-    ret->type = CU_GRAPH_NODE_TYPE_KERNEL;
-    return true;
+    return ret->type != CU_GRAPH_NODE_TYPE_MEMSET ||
+           ag_cu.cuGraphMemsetNodeGetParams(node, &ret->fill) == CUDA_SUCCESS;
 }
 
-/* False: the driver does not say. It might name anything, so nothing moves any more. */
-static bool find_operands(CUgraphNode node, struct named *ret)
-{
-    bool is_found = ask_for_operands(node, ret);
-
-    if (!is_found)
-        ag_latch_end();
-    return is_found;
-}
-
-/* For each address that it names. */
-static void for_each_of(const struct named *named, void (*what)(CUdeviceptr address))
-{
-    if (named->type == CU_GRAPH_NODE_TYPE_MEMCPY) {
-        what(named->copy.srcDevice);
-        what(named->copy.dstDevice);
-    } else if (named->type == CU_GRAPH_NODE_TYPE_MEMSET) {
-        what(named->fill.dst);
-    }
-}
-
-/* May it name memory that moves? */
-static bool may_name_movable(const struct named *named)
+/* Does it copy or fill memory that may move? */
+static bool names_movable(const struct named *named)
 {
     if (named->type == CU_GRAPH_NODE_TYPE_MEMCPY)
         return ag_range_may_hold(named->copy.srcDevice) || ag_range_may_hold(named->copy.dstDevice);
     return named->type == CU_GRAPH_NODE_TYPE_MEMSET && ag_range_may_hold(named->fill.dst);
 }
 
+/* Finds those of the nodes that name such memory: how many there are. What the driver does not
+ * describe might name anything, so nothing moves any more. */
+static size_t find_all(const CUgraphNode *nodes, size_t n, struct named *ret)
+{
+    size_t n_found = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        if (!find_operands(nodes[i], &ret[n_found]))
+            ag_latch_end();
+        else if (names_movable(&ret[n_found]))
+            n_found++;
+    }
+    return n_found;
+}
+
+/* For each address that they name. */
+static void for_each_named(const struct named *all, size_t n, void (*what)(CUdeviceptr address))
+{
+    for (size_t i = 0; i < n; i++) {
+        if (all[i].type == CU_GRAPH_NODE_TYPE_MEMCPY) {
+            what(all[i].copy.srcDevice);
+            what(all[i].copy.dstDevice);
+        } else {
+            what(all[i].fill.dst);
+        }
+    }
+}
+
 /* The same once more: the driver looks up where the memory lies now. */
-static CUresult set_again(CUgraphNode node, const struct named *named)
-{
-    if (!may_name_movable(named))
-        return CUDA_SUCCESS;
-    return named->type == CU_GRAPH_NODE_TYPE_MEMCPY
-               ? ag_cu.cuGraphMemcpyNodeSetParams(node, &named->copy)
-               : ag_cu.cuGraphMemsetNodeSetParams(node, &named->fill);
-}
-
-static void for_each_named(const CUgraphNode *nodes, size_t n, void (*what)(CUdeviceptr address))
-{
-    struct named named;
-
-    for (size_t i = 0; i < n; i++)
-        if (find_operands(nodes[i], &named))
-            for_each_of(&named, what);
-}
-
-static CUresult set_all_again(const CUgraphNode *nodes, size_t n)
+static CUresult set_all_again(const struct named *all, size_t n)
 {
     CUresult result = CUDA_SUCCESS;
-    struct named named;
 
     for (size_t i = 0; i < n && result == CUDA_SUCCESS; i++)
-        result = find_operands(nodes[i], &named) ? set_again(nodes[i], &named) : CUDA_ERROR_UNKNOWN;
+        result = all[i].type == CU_GRAPH_NODE_TYPE_MEMCPY
+                     ? ag_cu.cuGraphMemcpyNodeSetParams(all[i].node, &all[i].copy)
+                     : ag_cu.cuGraphMemsetNodeSetParams(all[i].node, &all[i].fill);
     return result;
 }
 
@@ -126,16 +111,30 @@ static bool may_move_now(void)
 
 /* What the driver remembers of the memory is of the time when the capture met it, and it may have
  * moved since that ended, too. Where nodes cannot be set, what they name is not brought. */
-static CUresult keep_nodes(const CUgraphNode *nodes, size_t n)
+static CUresult keep_all(const struct named *all, size_t n)
 {
-    bool can_be_set = may_move_now() && set_all_again(nodes, n) == CUDA_SUCCESS;
+    bool can_be_set = may_move_now() && set_all_again(all, n) == CUDA_SUCCESS;
     CUresult result;
 
     if (can_be_set)
-        for_each_named(nodes, n, bring_named);
-    for_each_named(nodes, n, keep);
-    result = can_be_set || may_move_now() ? set_all_again(nodes, n) : CUDA_SUCCESS;
+        for_each_named(all, n, ag_use_before_pin);
+    for_each_named(all, n, keep);
+    result = can_be_set || may_move_now() ? set_all_again(all, n) : CUDA_SUCCESS;
     return can_be_set ? result : CUDA_SUCCESS;
+}
+
+static CUresult keep_nodes(const CUgraphNode *nodes, size_t n)
+{
+    struct named *all = ag_pages_get(n * sizeof(*all));
+    CUresult result;
+
+    if (!all) {
+        ag_latch_end();
+        return CUDA_SUCCESS;
+    }
+    result = keep_all(all, find_all(nodes, n, all));
+    ag_pages_free(all, n * sizeof(*all));
+    return result;
 }
 
 static bool can_look(void)
@@ -158,8 +157,10 @@ CUresult ag_graph_memory_of_captured(CUgraph graph)
         return result;
     }
     most = n;
-    nodes = n ? ag_pages_get(n * sizeof(CUgraphNode)) : NULL;
-    if (n && (!nodes || ag_cu.cuGraphGetNodes(graph, nodes, &n) != CUDA_SUCCESS))
+    if (!most)
+        return result;
+    nodes = ag_pages_get(most * sizeof(CUgraphNode));
+    if (!nodes || ag_cu.cuGraphGetNodes(graph, nodes, &n) != CUDA_SUCCESS)
         ag_latch_end();
     else
         result = keep_nodes(nodes, n < most ? n : most);

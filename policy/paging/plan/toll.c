@@ -144,17 +144,6 @@ static bool begin_operand(uint64_t kernel, uint64_t operand)
     return wanted;
 }
 
-/* Its price is not high, whatever comes of the measurement. */
-static void end_first_time(uint64_t operand)
-{
-    struct toll *toll = place_of(operand);
-
-    (void)ag_ranges_lock();
-    if (toll->operand == operand)
-        toll->is_timed_now = false;
-    ag_ranges_unlock();
-}
-
 /* Called with the lock held. */
 static struct kernel *kernel_at_its_place(uint64_t kernel)
 {
@@ -282,7 +271,7 @@ static void record_after(struct timing *timing, uint64_t next_kernel)
 
     timing->is_bound = ag_cu.cuStreamQuery(timing->stream) != CUDA_ERROR_NOT_READY;
     if (timing->is_bound)
-        end_first_time(timing->operand);
+        end_operand(timing->kernel, timing->operand, 0); /* its price is not high */
     if ((is_safe || !timing->is_bound) &&
         ag_cu.cuEventRecord(timing->after, timing->stream) == CUDA_SUCCESS)
         timing->stage = ENDS;
