@@ -79,35 +79,23 @@ static CUresult map_aliases(const struct ag_move *moves, unsigned n)
     return result;
 }
 
-static CUresult copy_one(const struct ag_context *context, const struct ag_move *move)
+static bool copy_one(const struct ag_context *context, struct ag_move *move)
 {
-    return ag_cu.cuMemcpyDtoDAsync_v2(move->to->alias, move->piece->handle->alias,
-                                      move->piece->size, stream_for(context, move));
+    move->is_copied =
+        ag_cu.cuMemcpyDtoDAsync_v2(move->to->alias, move->piece->handle->alias, move->piece->size,
+                                   stream_for(context, move)) == CUDA_SUCCESS;
+    return move->is_copied;
 }
 
-/* Where the driver refuses that, copies may be under way, to memory that the caller has back: all
- * of the context is waited for then. */
-static CUresult wait_for_copies(CUstream stream)
+/* Where the driver refuses to wait for the streams, all of the context is waited for. Where it
+ * refuses that, too, the context has ended, and its memory with it. */
+static void wait_for_copies(const struct ag_context *context)
 {
-    CUresult result = ag_cu.cuStreamSynchronize(stream);
+    CUresult in = ag_cu.cuStreamSynchronize(context->alloc_stream);
+    CUresult out = ag_cu.cuStreamSynchronize(context->free_stream);
 
-    if (result != CUDA_SUCCESS)
+    if (in != CUDA_SUCCESS || out != CUDA_SUCCESS)
         (void)ag_cu.cuCtxSynchronize();
-    return result;
-}
-
-static CUresult copy_pieces(const struct ag_context *context, const struct ag_move *moves,
-                            unsigned n)
-{
-    CUresult result = CUDA_SUCCESS, in, out;
-
-    for (unsigned i = 0; i < n && result == CUDA_SUCCESS; i++)
-        result = copy_one(context, &moves[i]);
-    in = wait_for_copies(context->alloc_stream);
-    out = wait_for_copies(context->free_stream);
-    if (result == CUDA_SUCCESS)
-        result = in;
-    return result == CUDA_SUCCESS ? out : result;
 }
 
 /* --- mappings --- */
@@ -142,22 +130,39 @@ static bool map_back(const struct ag_move *move)
     return false;
 }
 
-static bool remap(struct ag_move *move)
+/* Has a piece that was copied, or is being copied, mapped to the memory it is copied to. */
+static void remap(struct ag_move *move)
 {
     CUdeviceptr address = move->range->address + move->piece->offset;
-    struct ag_handle *from = move->piece->handle;
 
-    if (ag_cu.cuMemUnmap(address, move->piece->size) != CUDA_SUCCESS)
-        return false;
-    if (map_to(move->range, move->piece, move->to) != CUDA_SUCCESS && !map_back(move))
-        return false;
-    (void)ag_ranges_lock(); /* launches of other threads look at it */
-    move->piece->handle = move->to;
-    ag_site_count(move->range, move->to->on_device ? AG_HELD_CAME : AG_HELD_WENT, move->to->size);
-    ag_ranges_unlock();
-    move->to = NULL;
-    ag_handle_put(from);
-    return true;
+    move->is_mapped =
+        move->is_copied && ag_cu.cuMemUnmap(address, move->piece->size) == CUDA_SUCCESS &&
+        (map_to(move->range, move->piece, move->to) == CUDA_SUCCESS || map_back(move));
+}
+
+/* --- a batch --- */
+
+/* A way, and what of it is under way. */
+struct way {
+    unsigned next;
+    uint64_t bytes;
+};
+
+/* The next one to move: of the way of which less is under way, so that both are busy. */
+static struct ag_move *next_move(struct ag_move *moves, unsigned n, struct way ways[2])
+{
+    struct way *way;
+    struct ag_move *move;
+
+    for (unsigned i = 0; i < 2; i++)
+        while (ways[i].next < n && moves[ways[i].next].to->on_device != (bool)i)
+            ways[i].next++;
+    way = &ways[ways[1].next < n && (ways[0].next >= n || ways[1].bytes < ways[0].bytes)];
+    if (way->next >= n)
+        return NULL;
+    move = &moves[way->next++];
+    way->bytes += move->piece->size;
+    return move;
 }
 
 /* Bytes of the way that has more of them. */
@@ -173,11 +178,60 @@ static uint64_t bytes_of_a_way(const struct ag_move *moves, unsigned n)
     return in > out ? in : out;
 }
 
-static void note_times(uint64_t bytes, uint64_t copy_ns, uint64_t map_ns)
+/* How long a batch took: while pieces were mapped to other memory, and of copies alone. */
+struct took {
+    uint64_t map_ns, copy_ns;
+};
+
+/* Copies all, and has them mapped then, so that the time is that of the bus. */
+static struct took copy_then_map(const struct ag_context *context, struct ag_move *moves,
+                                 unsigned n)
 {
-    ag_stats_add(AG_STAT_PAGE_COPY_NS, copy_ns);
-    ag_stats_add(AG_STAT_PAGE_MAP_NS, map_ns);
-    ag_prices_note(bytes, copy_ns, map_ns);
+    struct way ways[2] = {{0}};
+    uint64_t began = ag_clock_ns(), copied;
+    struct ag_move *move;
+
+    while ((move = next_move(moves, n, ways)) && copy_one(context, move))
+        ;
+    wait_for_copies(context);
+    copied = ag_clock_ns();
+    for (unsigned i = 0; i < n; i++)
+        remap(&moves[i]);
+    return (struct took){.map_ns = ag_clock_ns() - copied, .copy_ns = copied - began};
+}
+
+/* Copies a piece each way, and has these two mapped meanwhile; then the next two. The driver
+ * changes mappings when the copy engines rest for a moment: with all copies submitted before, that
+ * would hardly ever be. */
+static struct took copy_and_map(const struct ag_context *context, struct ag_move *moves, unsigned n)
+{
+    struct way ways[2] = {{0}};
+    uint64_t began = ag_clock_ns(), mapped;
+    struct ag_move *pair[2];
+
+    do {
+        for (unsigned i = 0; i < 2; i++) {
+            pair[i] = next_move(moves, n, ways);
+            if (pair[i] && !copy_one(context, pair[i]))
+                n = 0; /* no more */
+        }
+        for (unsigned i = 0; i < 2; i++)
+            if (pair[i])
+                remap(pair[i]);
+    } while (pair[1]);
+    mapped = ag_clock_ns();
+    wait_for_copies(context);
+    return (struct took){.map_ns = mapped - began, .copy_ns = ag_clock_ns() - mapped};
+}
+
+static void note_times(uint64_t bytes, struct took took, bool times_bus)
+{
+    ag_stats_add(AG_STAT_PAGE_COPY_NS, took.copy_ns);
+    ag_stats_add(AG_STAT_PAGE_MAP_NS, took.map_ns);
+    if (times_bus)
+        ag_prices_note_copies(bytes, took.copy_ns);
+    else
+        ag_prices_note_moves(bytes, took.copy_ns + took.map_ns);
     /* Relaxed: read for the report. */
     atomic_store_explicit(&ag_stats.bus_gib_ns, ag_prices_gib_ns(), memory_order_relaxed);
 }
@@ -209,23 +263,47 @@ static void trace_moves(uint64_t began, const struct ag_move *moves, unsigned n)
     trace_one_way(began, moves, n, false);
 }
 
+/* Those that are mapped to their new memory have it now; what they had is kept, or goes. */
+static unsigned have_new_memory(struct ag_move *moves, unsigned n)
+{
+    unsigned moved = 0;
+
+    (void)ag_ranges_lock(); /* launches of other threads look at it */
+    for (unsigned i = 0; i < n; i++) {
+        struct ag_handle *had = moves[i].piece->handle;
+
+        if (!moves[i].is_mapped)
+            continue;
+        moves[i].piece->handle = moves[i].to;
+        ag_site_count(moves[i].range, moves[i].to->on_device ? AG_HELD_CAME : AG_HELD_WENT,
+                      moves[i].to->size);
+        moves[i].to = had;
+    }
+    ag_ranges_unlock();
+    for (unsigned i = 0; i < n; i++) {
+        if (!moves[i].is_mapped)
+            continue;
+        ag_handle_put(moves[i].to);
+        moves[i].to = NULL;
+        moved++;
+    }
+    return moved;
+}
+
 unsigned ag_move_pieces(struct ag_context *context, struct ag_move *moves, unsigned n)
 {
-    uint64_t began, copied, bytes = bytes_of_a_way(moves, n);
-    uint64_t trace_began = ag_trace_began();
-    unsigned moved = 0;
+    bool times_bus = ag_prices_want_copies();
+    uint64_t trace_began = ag_trace_began(), bytes = bytes_of_a_way(moves, n);
+    struct took took;
+    unsigned moved;
 
     /* Memory has an alias for good: what that takes is no part of the price. */
     if (map_aliases(moves, n) != CUDA_SUCCESS)
         return 0;
-    began = ag_clock_ns();
-    if (copy_pieces(context, moves, n) != CUDA_SUCCESS)
-        return 0;
-    copied = ag_clock_ns();
-    /* The copy engines rest, which makes this 2 to 30 times cheaper. */
-    for (unsigned i = 0; i < n; i++)
-        moved += remap(&moves[i]);
-    note_times(bytes, copied - began, ag_clock_ns() - copied);
+    took = times_bus ? copy_then_map(context, moves, n) : copy_and_map(context, moves, n);
+    moved = have_new_memory(moves, n);
+    if (moved == n)
+        note_times(bytes, took, times_bus);
     trace_moves(trace_began, moves, n);
     return moved;
 }

@@ -1,8 +1,8 @@
 /* Moving pieces between the device and the host, while no work is on the device and none comes.
  *
- * What a piece is mapped to is copied to other memory first, by addresses that the program does not
- * know; then that memory takes its place. Until then the piece is what it was, so whatever the
- * driver refuses, nothing is lost. */
+ * What a piece is mapped to is copied to other memory by addresses that the program does not know,
+ * and the piece is mapped to that memory meanwhile, since nothing uses it. What it was mapped to
+ * keeps its bytes until the copy has ended, so whatever the driver refuses, nothing is lost. */
 #ifndef AG_PAGING_MOVER_H
 #define AG_PAGING_MOVER_H
 
@@ -23,7 +23,8 @@ void ag_move_end(void);
 struct ag_move {
     struct ag_movable *range;
     struct ag_piece *piece;
-    struct ag_handle *to; /* its own no more afterwards: kept, or the piece's */
+    struct ag_handle *to;      /* its own no more afterwards: kept, or the piece's */
+    bool is_copied, is_mapped; /* of mover.c; false before */
 };
 
 /* Moves them, both ways at once: how many of them did, whose `to` is NULL then. The memory of the

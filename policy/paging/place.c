@@ -62,7 +62,7 @@ static unsigned find_misplaced(const struct ag_context *context, struct ag_move 
                 continue;
             ++*ret_n_all;
             if (range->context == context && n < MOST_AT_ONCE)
-                ret_moves[n++] = (struct ag_move){range, &range->pieces[i], NULL};
+                ret_moves[n++] = (struct ag_move){.range = range, .piece = &range->pieces[i]};
         }
     }
     ag_ranges_unlock();

@@ -440,8 +440,8 @@ static void add_moves(struct ag_text *text, const struct job *job)
     const struct {
         const char *label;
         uint64_t ns;
-    } rows[] = {{"copies", sums.copy_ns},
-                {"mapping", sums.map_ns},
+    } rows[] = {{"mapping beside copies", sums.map_ns},
+                {"copies alone", sums.copy_ns},
                 {"waiting for the device", sums.wait_ns},
                 {"the rest", sums.rest_ns},
                 {"the bus alone, as fast as it was once", sums.least_ns}};

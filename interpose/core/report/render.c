@@ -644,10 +644,12 @@ static void text_moves(const struct view *view)
 
     if (!sums.least_ns)
         return;
-    ADD(view, "    moving took %s: copies %s, mapping %s, waiting for the device %s, the rest %s\n",
+    ADD(view,
+        "    moving took %s: mapping beside copies %s, copies alone %s, waiting for the device %s, "
+        "the rest %s\n",
         ag_text_duration(all, sizeof(all), (double)sums.ns),
-        ag_text_duration(copies, sizeof(copies), (double)sums.copy_ns),
         ag_text_duration(maps, sizeof(maps), (double)sums.map_ns),
+        ag_text_duration(copies, sizeof(copies), (double)sums.copy_ns),
         ag_text_duration(waits, sizeof(waits), (double)sums.wait_ns),
         ag_text_duration(rest, sizeof(rest), (double)sums.rest_ns));
     ADD(view, "    the bus alone takes %s for it, as fast as it was once (%s a GiB, both ways)\n",

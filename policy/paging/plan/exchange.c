@@ -118,7 +118,7 @@ static struct ag_move least_worth(uint64_t *ret_worth)
             next = ag_foretell_next_use(piece);
             if (worth > *ret_worth || (worth == *ret_worth && next <= farthest))
                 continue;
-            victim = (struct ag_move){range, piece, NULL};
+            victim = (struct ag_move){.range = range, .piece = piece};
             *ret_worth = worth;
             farthest = next;
         }
@@ -269,7 +269,8 @@ void ag_exchange_want_ahead(struct ag_movable *range)
         for (unsigned i = 0; i < range->n_pieces; i++)
             if (!range->pinned && range->context == self.context &&
                 is_wanted_ahead(&range->pieces[i], &due))
-                want_ahead((struct ag_move){range, &range->pieces[i], NULL}, due, first, most);
+                want_ahead((struct ag_move){.range = range, .piece = &range->pieces[i]}, due, first,
+                           most);
 }
 
 /* --- all of it --- */
@@ -289,7 +290,7 @@ void ag_exchange_want(struct ag_movable *range, struct ag_piece *piece)
         return;
     piece->wanted_by = self.launch;
     self.due[self.n_wanted] = 0;
-    self.wanted[self.n_wanted++] = (struct ag_move){range, piece, NULL};
+    self.wanted[self.n_wanted++] = (struct ag_move){.range = range, .piece = piece};
 }
 
 /* Drops of what is wanted what is worth less than that which would have to go for it. */

@@ -3,19 +3,22 @@
 
 #include <stdatomic.h>
 
-#define USUAL     200u                 /* of an H100 by PCIe 5 */
+#define USUAL     160u                 /* of an H100 and an H200 by PCIe 5 */
 #define MOST      260u                 /* has been seen; three uses in place are no cheaper, ever */
 #define WIN       2u                   /* per cent */
 #define REMEMBERS ((uint64_t)1 << 30)  /* bytes; what was before them counts half, and so on */
-#define ENOUGH    ((uint64_t)64 << 20) /* bytes, after which the bus is believed to be slow */
+#define ENOUGH    ((uint64_t)32 << 20) /* bytes, after which the bus is believed to be slow */
+#define RARELY    8u                  /* of bytes that move later, one in so many is measured ... */
+#define SELDOM    ((uint64_t)4 << 30) /* ... until that is one batch in so many bytes */
 
 #define USUAL_GIB_NS ((uint64_t)19500000) /* one way, of the same */
 
 static struct {
-    uint64_t bytes, ns;
-    _Atomic uint64_t gib_ns; /* of copies, at their fastest; relaxed: a guess; 0: none was made */
+    uint64_t bytes, ns;      /* of moves */
+    uint64_t moved;          /* bytes, since copies were measured */
+    _Atomic uint64_t copied; /* bytes of those; relaxed: a guess */
+    _Atomic uint64_t gib_ns; /* of copies, at their fastest; relaxed, likewise; 0: none was made */
     _Atomic unsigned price;  /* relaxed, likewise */
-    _Atomic bool has_copied_enough; /* relaxed, likewise */
 } self;
 
 static uint64_t gib_ns_of(uint64_t bytes, uint64_t ns)
@@ -25,12 +28,27 @@ static uint64_t gib_ns_of(uint64_t bytes, uint64_t ns)
 
 /* A kernel that uses memory of the host has the bus like a copy beside which nothing goes the other
  * way. */
-static void note_fastest(uint64_t bytes, uint64_t copy_ns)
+void ag_prices_note_copies(uint64_t bytes, uint64_t ns)
 {
-    uint64_t gib_ns = gib_ns_of(bytes, copy_ns), fastest = ag_prices_gib_ns();
+    uint64_t gib_ns = bytes ? gib_ns_of(bytes, ns) : 0, fastest = ag_prices_gib_ns();
 
     if (gib_ns && (!fastest || gib_ns < fastest))
         atomic_store_explicit(&self.gib_ns, gib_ns, memory_order_relaxed);
+    atomic_fetch_add_explicit(&self.copied, bytes, memory_order_relaxed);
+    self.moved = 0;
+}
+
+static bool has_copied_enough(void)
+{
+    return atomic_load_explicit(&self.copied, memory_order_relaxed) >= ENOUGH;
+}
+
+bool ag_prices_want_copies(void)
+{
+    uint64_t copied = atomic_load_explicit(&self.copied, memory_order_relaxed);
+    uint64_t between = has_copied_enough() ? RARELY * copied : copied;
+
+    return self.moved >= (between < SELDOM ? between : SELDOM);
 }
 
 static unsigned price_of_move(void)
@@ -41,15 +59,13 @@ static unsigned price_of_move(void)
     return price < 100 ? 100 : price > MOST ? MOST : (unsigned)price;
 }
 
-void ag_prices_note(uint64_t bytes, uint64_t copy_ns, uint64_t rest_ns)
+void ag_prices_note_moves(uint64_t bytes, uint64_t ns)
 {
     if (!bytes)
         return;
-    note_fastest(bytes, copy_ns);
+    self.moved += bytes;
     self.bytes += bytes;
-    self.ns += copy_ns + rest_ns;
-    if (self.bytes >= ENOUGH)
-        atomic_store_explicit(&self.has_copied_enough, true, memory_order_relaxed);
+    self.ns += ns;
     atomic_store_explicit(&self.price, price_of_move(), memory_order_relaxed);
     if (self.bytes < REMEMBERS)
         return;
@@ -80,9 +96,7 @@ uint64_t ag_prices_gib_ns(void)
 uint64_t ag_prices_crossing_ns(uint64_t bytes)
 {
     uint64_t gib_ns = ag_prices_gib_ns();
-    bool is_believed =
-        gib_ns && (gib_ns < USUAL_GIB_NS ||
-                   atomic_load_explicit(&self.has_copied_enough, memory_order_relaxed));
+    bool is_believed = gib_ns && (gib_ns < USUAL_GIB_NS || has_copied_enough());
 
     return (uint64_t)((double)bytes / (double)REMEMBERS *
                       (double)(is_believed ? gib_ns : USUAL_GIB_NS));

@@ -170,12 +170,12 @@ class Answers(Case):
             self.assertLessEqual((moved[1] - moved[0]) / 6, 1.15 * least * 16 * 2 ** 20, names)
 
     def test_how_far_from_the_bus(self):
-        """What moving took is told beside what the bus alone takes for as many bytes, which is no more than the copies."""
+        """What moving took is told beside what the bus alone takes for as many bytes, which is no more."""
         pressure = self.pressure_of('turns', '4', '20')
         self.assertGreater(pressure['bus_gib_ns'], 0)
         self.assertEqual(pressure['move_least_ns'], max(pressure['moved_in_bytes'], pressure['moved_out_bytes'])
                          * pressure['bus_gib_ns'] // 2 ** 30)
-        self.assertLessEqual(pressure['move_least_ns'], pressure['move_copy_ns'])
+        self.assertLessEqual(pressure['move_least_ns'], pressure['move_copy_ns'] + pressure['move_map_ns'])
         self.assertLessEqual(pressure['move_copy_ns'] + pressure['move_map_ns'], pressure['move_ns'])
 
     def test_whose_memory_it_is(self):
@@ -226,10 +226,11 @@ class Answers(Case):
     @counted
     def test_a_pool_of_the_program(self):
         """Parts of a block of a GiB come and go as blocks of their own do: of 512 pieces in turn all that have no room, 120
-        or more of which there is. (Taken for used as a whole, it stayed where it was, and each launch tried in vain.)"""
+        or more of which there is. (Taken for used as a whole, it stayed where it was, and each launch tried in vain.) Until
+        the bus is known, the one process moves up to 128 more than the other."""
         pressure = [self.pressure_of('pool', passes, '3', ALLOGRAFT_LIMIT='256MiB') for passes in ('3', '9')]
         pieces = (pressure[1]['moved_in_bytes'] - pressure[0]['moved_in_bytes']) / 6 / 2 ** 21
-        self.assertTrue(512 - 128 <= pieces <= 1.1 * (512 - 120), pieces)
+        self.assertTrue(0.9 * (512 - 128) <= pieces <= 1.1 * (512 - 120), pieces)
         # What is learnt first is each process's own: later passes use less there than one of them would.
         self.assertLess(pressure[1]['in_place_bytes'] - pressure[0]['in_place_bytes'], (512 - 128) * 2 ** 21)
 

@@ -16,38 +16,62 @@ static unsigned least_uses(void)
 }
 
 /* Batches until only they count. */
-static void note(uint64_t copy_ns, uint64_t rest_ns)
+static void note(uint64_t ns)
 {
     for (unsigned i = 0; i < 1000; i++)
-        ag_prices_note(64 * MIB, copy_ns, rest_ns);
+        ag_prices_note_moves(64 * MIB, ns);
 }
 
 static void test_usual(void)
 {
-    CHECK(ag_prices_of_move() == 200 && least_uses() == 3 && ag_prices_gib_ns() == 0);
-    CHECK(!ag_prices_worth_moving(204) && ag_prices_worth_moving(205));
+    CHECK(ag_prices_of_move() == 160 && least_uses() == 2 && ag_prices_gib_ns() == 0);
+    CHECK(!ag_prices_worth_moving(163) && ag_prices_worth_moving(164));
     CHECK(ag_prices_crossing_ns(1024 * MIB) == 19500000);
-    ag_prices_note(0, 1, 1);
-    CHECK(ag_prices_of_move() == 200 && ag_prices_gib_ns() == 0);
+    ag_prices_note_copies(0, 1);
+    ag_prices_note_moves(0, 1);
+    CHECK(ag_prices_of_move() == 160 && ag_prices_gib_ns() == 0);
+}
+
+/* How many more bytes move before copies are measured again. */
+static uint64_t moved_between(void)
+{
+    uint64_t moved = 0;
+
+    for (; !ag_prices_want_copies(); moved += MIB)
+        ag_prices_note_moves(MIB, 20000);
+    return moved;
 }
 
 /* The bus is not believed to be so slow, but for what is copied later. */
 static void test_slow_first_copy(void)
 {
-    ag_prices_note(8 * MIB, 40000000, 0);
-    CHECK(ag_prices_gib_ns() == 5120000000 && ag_prices_of_move() == 100);
+    CHECK(moved_between() == 0);
+    ag_prices_note_copies(8 * MIB, 40000000);
+    CHECK(ag_prices_gib_ns() == 5120000000 && ag_prices_of_move() == 160);
     CHECK(ag_prices_crossing_ns(1024 * MIB) == 19500000);
-    ag_prices_note(64 * MIB, 5000000, 0);
+    CHECK(moved_between() == 8 * MIB);
+    ag_prices_note_copies(24 * MIB, 1875000);
     CHECK(ag_prices_crossing_ns(1024 * MIB) == 80000000);
+}
+
+/* Half of the first bytes are measured, an eighth of those to come, and ever fewer. */
+static void test_when_copies_are_measured(void)
+{
+    CHECK(moved_between() == 8 * 32 * MIB);
+    ag_prices_note_copies(32 * MIB, 500000);
+    CHECK(ag_prices_gib_ns() == 16000000);
+    CHECK(moved_between() == 8 * 64 * MIB);
+    ag_prices_note_copies(4096 * MIB, 64000000);
+    CHECK(moved_between() == 4096 * MIB);
 }
 
 static void test_measured(void)
 {
-    note(1000000, 505000);
+    note(1505000);
     CHECK(ag_prices_of_move() == 150 && least_uses() == 2);
-    note(1000000, 975000); /* it must win 2 % */
+    note(1975000); /* it must win 2 % */
     CHECK(ag_prices_of_move() == 197 && least_uses() == 3);
-    note(1000000, 0);
+    note(1000000);
     CHECK(ag_prices_of_move() == 100 && least_uses() == 2);
     CHECK(ag_prices_crossing_ns(128 * MIB) == 2000000 && ag_prices_gib_ns() == 16000000);
 }
@@ -55,19 +79,19 @@ static void test_measured(void)
 /* A kernel that reads memory of the host has the bus for itself; copies both ways do not. */
 static void test_copies_both_ways(void)
 {
-    note(1400000, 605000);
-    CHECK(ag_prices_of_move() == 200 && ag_prices_gib_ns() == 16000000);
-    ag_prices_note(64 * MIB, 800000, 0);
-    note(1400000, 405000);
+    ag_prices_note_copies(64 * MIB, 1400000);
+    CHECK(ag_prices_gib_ns() == 16000000);
+    ag_prices_note_copies(64 * MIB, 800000);
+    note(1805000);
     CHECK(ag_prices_of_move() == 225 && ag_prices_crossing_ns(64 * MIB) == 800000);
 }
 
 /* Whatever it takes, memory that is used three times is worth it. */
 static void test_bounded(void)
 {
-    note(1000000, 5000000);
+    note(6000000);
     CHECK(ag_prices_of_move() == 260 && least_uses() == 3);
-    note(0, 0);
+    note(0);
     CHECK(ag_prices_of_move() == 100 && ag_prices_crossing_ns(64 * MIB) == 800000);
 }
 
@@ -75,6 +99,7 @@ int main(void)
 {
     test_usual();
     test_slow_first_copy();
+    test_when_copies_are_measured();
     test_measured();
     test_copies_both_ways();
     test_bounded();

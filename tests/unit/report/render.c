@@ -178,12 +178,12 @@ static void says_how_far_moves_were_from_the_bus(void)
     ag_stats_add(AG_STAT_PAGE_OUT, 1ull << 30);
     ag_stats_add(AG_STAT_PAGE_WAIT_NS, 100000000);
     ag_stats_add(AG_STAT_PAGE_NS, 2900000000);
-    ag_stats_add(AG_STAT_PAGE_COPY_NS, 2000000000);
-    ag_stats_add(AG_STAT_PAGE_MAP_NS, 500000000);
+    ag_stats_add(AG_STAT_PAGE_COPY_NS, 500000000);
+    ag_stats_add(AG_STAT_PAGE_MAP_NS, 2000000000);
     ag_stats.bus_gib_ns = 500000000;
     text = report(ag_render_text);
-    has(text, "    moving took 3.00 s: copies 2.00 s, mapping 500.00 ms, waiting for the device "
-              "100.00 ms, the rest 400.00 ms\n");
+    has(text, "    moving took 3.00 s: mapping beside copies 2.00 s, copies alone 500.00 ms, "
+              "waiting for the device 100.00 ms, the rest 400.00 ms\n");
     has(text,
         "    the bus alone takes 1.25 s for it, as fast as it was once (500.00 ms a GiB, both "
         "ways)\n");

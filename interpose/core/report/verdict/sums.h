@@ -34,9 +34,10 @@ struct ag_sum_left {
 };
 struct ag_sum_left ag_sum_left(const struct ag_stats *stats);
 
-/* What moving memory between the device and the host took (ALLOGRAFT_OOM=page), and of what: the
- * copies, mapping, waiting for an idle device, and the rest. The bus alone takes `least_ns` for as
- * many bytes, both ways at once, at the speed of the fastest batch of them. */
+/* What moving memory between the device and the host took (ALLOGRAFT_OOM=page), and of what: copies
+ * alone, mapping, mostly beside copies, waiting for an idle device, and the rest. The bus alone
+ * takes `least_ns` for as many bytes, both ways at once, at the speed of the fastest batch of them.
+ */
 struct ag_sum_moves {
     uint64_t ns, copy_ns, map_ns, wait_ns, rest_ns;
     uint64_t least_ns;
