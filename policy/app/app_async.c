@@ -143,22 +143,25 @@ static CUresult count_result(CUresult result, unsigned row, const struct request
 }
 
 /* ALLOGRAFT_LIMIT: as on a card of that size. In a capture the driver answers: its nodes take
- * nothing yet. Threads that ask at the same time may pass it together. */
+ * nothing yet. It answers without a context, too: in a new thread the CUDA runtime learns so that
+ * none is current, makes its own that, and asks again. Threads that ask at the same time may pass
+ * the limit together. */
 static bool exceeds_limit(struct ag_device *device, const CUdeviceptr *ret_address, size_t bytes)
 {
     if (!ag_budget_is_limited() || !device || !ret_address || ag_capture_is_open() ||
-        bytes <= ag_budget_left(device))
+        bytes <= ag_budget_left(device) || !ag_context_current())
         return false;
     ag_trace_step(AG_STAT_BUDGET_HIT, device->ordinal, bytes);
     return true;
 }
 
-/* What the rules say of the call. What becomes a node of a graph takes no memory yet. */
+/* What the rules say of the call: nothing where the driver will refuse it. What becomes a node of a
+ * graph takes no memory yet. */
 static struct ag_choice choose_for(const struct request *request, const struct ag_device *device)
 {
     bool exporter;
 
-    if (!rules || !request->ret_address || !request->bytes)
+    if (!rules || !request->ret_address || !request->bytes || !ag_context_current())
         return (struct ag_choice){-1, false};
     if (ag_capture_is_open() && ag_inject_any(AG_CALL_ASYNC)) {
         ag_stats_add(AG_STAT_INJECTED_CAPTURE, 1);
@@ -352,7 +355,7 @@ CUresult ag_app_alloc(CUdeviceptr *ret_address, size_t bytes, CUstream stream, b
     if (choice.fails)
         return fail_request(row, &request);
     if (exceeds_limit(device, ret_address, bytes))
-        return count_result(CUDA_ERROR_OUT_OF_MEMORY, row, &request);
+        return fail_request(row, &request);
     ag_app_pools_keep(row);
     result = alloc(ret_address, bytes, stream);
     if (result == CUDA_ERROR_OUT_OF_MEMORY && ag_pressure_relieve_for_call(device))
@@ -379,7 +382,7 @@ CUresult ag_app_alloc_from_pool(CUdeviceptr *ret_address, size_t bytes, CUmemory
     if (ag_app_pools_is_private(row) && paged(&request, device, choice.rule, pool))
         return CUDA_SUCCESS;
     if (exceeds_limit(device, ret_address, bytes))
-        return count_result(CUDA_ERROR_OUT_OF_MEMORY, row, &request);
+        return fail_request(row, &request);
     ag_app_pools_keep(row);
     result = alloc(ret_address, bytes, pool, stream);
     if (result == CUDA_ERROR_OUT_OF_MEMORY && ag_pressure_relieve_for_call(device))

@@ -580,6 +580,12 @@ static void limit(void)
     SAY_CODE("32 MiB more", cuMemAllocAsync(&q, 32 * MIB, NULL));
     SAY_CODE("32 MiB more from a pool", cuMemAllocFromPoolAsync(&q, 32 * MIB, mine, NULL));
     SAY_CODE("32 MiB more of cuMemAlloc", cuMemAlloc(&q, 32 * MIB));
+    OK(cuCtxSetCurrent(
+        NULL)); /* as in a new thread: the CUDA runtime tries first, and sets it then */
+    SAY_CODE("without a context", cuMemAllocAsync(&q, 32 * MIB, NULL));
+    SAY_CODE("of a pool", cuMemAllocFromPoolAsync(&q, 32 * MIB, mine, NULL));
+    SAY_CODE("of cuMemAlloc", cuMemAlloc(&q, 32 * MIB));
+    OK(cuCtxSetCurrent(context));
     SAY_CODE("free", cuMemFreeAsync(p[0], NULL));
     SAY_CODE("free", cuMemFreeAsync(p[1], NULL));
     OK(cuStreamSynchronize(NULL));

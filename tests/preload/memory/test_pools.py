@@ -195,7 +195,8 @@ class Kept(Pools):
 @but_under_tsan
 class Limited(Pools):
     WANTED = ['free: 16 of 64 MiB', '32 MiB more: 2', '32 MiB more from a pool: 2',
-              '32 MiB more of cuMemAlloc: 2', 'free: 0', 'free: 0', '32 MiB: 0', 'free: 0',
+              '32 MiB more of cuMemAlloc: 2', 'without a context: 201', 'of a pool: 201', 'of cuMemAlloc: 201',
+              'free: 0', 'free: 0', '32 MiB: 0', 'free: 0',
               '32 MiB of cuMemAlloc: 0', '32 MiB more: 2', 'free: 0', '32 MiB: 0']
 
     def test_as_on_a_card_of_that_size(self):
@@ -204,6 +205,13 @@ class Limited(Pools):
                                dict(settings, ALLOGRAFT_LIMIT='64MiB'))
             self.assertEqual((result.status, result.out.splitlines()), (0, self.WANTED), settings)
             self.assertGreaterEqual(result.report()['pressure']['over_limit'], 3)
+
+    def test_what_the_driver_refuses_anyway(self):
+        """No rule fails a call that finds no context: the CUDA runtime makes one current then, and asks again."""
+        result = preloaded([program('preload_pools'), 'limit'],
+                           {'ALLOGRAFT_RULES': 'size>=32MiB,call=async:fail', 'SIM_MEMORY': '256MiB'})
+        codes = result.out.splitlines()
+        self.assertEqual((result.status, codes[1:3], codes[4:7]), (0, self.WANTED[1:3], self.WANTED[4:7]), result.err)
 
     def test_without_a_limit_it_is_the_drivers(self):
         self.pools('limit', [{}], settings={'SIM_MEMORY': '64MiB'})
