@@ -18,13 +18,20 @@
 #define SPARE_PART   64u        /* of it, left free: both ways are busy from the first */
 #define PLACED_WORTH UINT32_MAX /* of what the program wants there: above that of any use */
 
+/* A piece on the device, what it is worth there, and in how many launches it is used. */
+struct victim {
+    struct ag_move move;
+    uint64_t worth, next;
+};
+
 /* What is about to move: it belongs to whoever has begun to (mover.h). */
 static struct {
     struct ag_context *context;
     uint64_t launch;
     struct ag_move wanted[MOST_WANTED], batch[2 * MOST_AT_ONCE];
-    uint64_t due[MOST_WANTED]; /* in so many launches what is wanted is used */
-    unsigned n_wanted, next, n_batch;
+    uint64_t due[MOST_WANTED];           /* in so many launches what is wanted is used */
+    struct victim victims[MOST_AT_ONCE]; /* of which those before `n_gone` go, or went */
+    unsigned n_wanted, next, n_batch, n_victims, n_gone;
     bool has_room;   /* and nothing has to go */
     bool is_refused; /* something did not move, and nothing does any more */
 } self;
@@ -98,52 +105,73 @@ bool ag_exchange_is_possible(const struct ag_movable *first, const struct ag_con
 
 /* --- who goes --- */
 
-/* The piece on the device that is worth least there. */
-static struct ag_move least_worth(uint64_t *ret_worth)
+/* Is the one worth less on the device, or as much, and used later? */
+static bool goes_before(const struct victim *one, const struct victim *other)
 {
-    struct ag_move victim = {0};
-    struct ag_movable *range = ag_ranges_lock();
-    uint64_t farthest = 0;
+    return one->worth < other->worth || (one->worth == other->worth && one->next > other->next);
+}
 
-    for (*ret_worth = UINT64_MAX; range; range = range->next) {
+/* Puts it among those that are worth least, in the order in which they go. */
+static void list_victim(struct victim victim)
+{
+    unsigned at;
+
+    if (self.n_victims == MOST_AT_ONCE) {
+        if (!goes_before(&victim, &self.victims[MOST_AT_ONCE - 1]))
+            return;
+        self.n_victims--;
+    }
+    for (at = self.n_victims++; at > 0 && goes_before(&victim, &self.victims[at - 1]); at--)
+        self.victims[at] = self.victims[at - 1];
+    self.victims[at] = victim;
+}
+
+/* Lists the pieces on the device that are worth least there. What they are worth is the same for as
+ * long as no launch comes. */
+static void list_victims(void)
+{
+    struct ag_movable *range = ag_ranges_lock();
+
+    self.n_victims = self.n_gone = 0;
+    for (; range; range = range->next) {
         if (range->pinned || range->context != self.context)
             continue;
         for (unsigned i = 0; i < range->n_pieces; i++) {
             struct ag_piece *piece = &range->pieces[i];
-            uint64_t worth, next;
 
-            if (!may_go(piece) || piece->goes)
-                continue;
-            worth = worth_of(piece, self.context);
-            next = ag_foretell_next_use(piece);
-            if (worth > *ret_worth || (worth == *ret_worth && next <= farthest))
-                continue;
-            victim = (struct ag_move){.range = range, .piece = piece};
-            *ret_worth = worth;
-            farthest = next;
+            if (may_go(piece) && !piece->goes)
+                list_victim((struct victim){{.range = range, .piece = piece},
+                                            worth_of(piece, self.context),
+                                            ag_foretell_next_use(piece)});
         }
     }
-    if (victim.piece)
-        victim.piece->goes = true;
     ag_ranges_unlock();
-    return victim;
+}
+
+/* The one that is to go next; NULL: none may. */
+static const struct victim *next_victim(void)
+{
+    if (self.n_gone == self.n_victims)
+        list_victims();
+    return self.n_gone < self.n_victims ? &self.victims[self.n_gone++] : NULL;
 }
 
 /* Has pieces of `bytes` go in this batch; fewer where the host has no memory. */
 static void let_go(uint64_t bytes)
 {
-    uint64_t gone = 0, worth;
+    uint64_t gone = 0;
 
     for (unsigned n = 0; gone < bytes && n < MOST_AT_ONCE; n++) {
-        struct ag_move move = least_worth(&worth);
+        const struct victim *victim = next_victim();
+        struct ag_move move;
 
-        if (!move.piece)
+        if (!victim)
             return;
+        move = victim->move;
         move.to = ag_handle_get(self.context->device, move.piece->size, false);
-        if (!move.to) {
-            move.piece->goes = false;
+        if (!move.to)
             return;
-        }
+        move.piece->goes = true;
         gone += move.piece->size;
         self.batch[self.n_batch++] = move;
     }
@@ -280,7 +308,7 @@ void ag_exchange_begin(struct ag_context *context, uint64_t launch, bool has_roo
     self.context = context;
     self.launch = launch;
     self.has_room = has_room;
-    self.n_wanted = self.next = 0;
+    self.n_wanted = self.next = self.n_victims = self.n_gone = 0;
     self.is_refused = false;
 }
 
@@ -296,21 +324,19 @@ void ag_exchange_want(struct ag_movable *range, struct ag_piece *piece)
 /* Drops of what is wanted what is worth less than that which would have to go for it. */
 static void drop_what_is_worth_less(void)
 {
-    struct ag_piece *victims[MOST_AT_ONCE];
     uint64_t worth = 0, room = 0, its;
     unsigned n_victims = 0, n = 0;
 
+    list_victims();
     for (unsigned i = 0; i < self.n_wanted; i++) {
         struct ag_piece *piece = self.wanted[i].piece;
 
-        while (room < piece->size && n_victims < MOST_AT_ONCE) {
-            struct ag_piece *victim = least_worth(&worth).piece;
-
-            if (!victim)
-                break;
-            victims[n_victims++] = victim;
-            room += victim->size;
+        for (; room < piece->size && n_victims < self.n_victims; n_victims++) {
+            worth = self.victims[n_victims].worth;
+            room += self.victims[n_victims].move.piece->size;
         }
+        if (room < piece->size && self.n_victims < MOST_AT_ONCE)
+            worth = UINT64_MAX; /* nothing more may go */
         its = worth_of(piece, self.context);
         if (self.due[i] ? its <= worth : !is_worth_more(its, worth))
             continue;
@@ -319,8 +345,6 @@ static void drop_what_is_worth_less(void)
         self.due[n++] = self.due[i];
     }
     self.n_wanted = n;
-    while (n_victims)
-        victims[--n_victims]->goes = false;
 }
 
 unsigned ag_exchange_run(void)
