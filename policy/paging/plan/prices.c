@@ -7,7 +7,8 @@
 #define MOST      260u                 /* has been seen; three uses in place are no cheaper, ever */
 #define WIN       2u                   /* per cent */
 #define REMEMBERS ((uint64_t)1 << 30)  /* bytes; what was before them counts half, and so on */
-#define ENOUGH    ((uint64_t)32 << 20) /* bytes, after which the bus is believed to be slow */
+#define FEW       4u                   /* batches, and ... */
+#define ENOUGH    ((uint64_t)32 << 20) /* ... bytes, after which the bus is believed to be slow */
 #define RARELY    8u                  /* of bytes that move later, one in so many is measured ... */
 #define SELDOM    ((uint64_t)4 << 30) /* ... until that is one batch in so many bytes */
 
@@ -15,10 +16,11 @@
 
 static struct {
     uint64_t bytes, ns;      /* of moves */
-    uint64_t moved;          /* bytes, since copies were measured */
-    _Atomic uint64_t copied; /* bytes of those; relaxed: a guess */
-    _Atomic uint64_t gib_ns; /* of copies, at their fastest; relaxed, likewise; 0: none was made */
+    uint64_t copied, moved;  /* bytes of copies that were measured, and that moved since then */
+    unsigned measured;       /* batches of them */
+    _Atomic uint64_t gib_ns; /* of copies, at their fastest; relaxed: a guess; 0: none was made */
     _Atomic unsigned price;  /* relaxed, likewise */
+    _Atomic bool is_known;   /* that is how fast the bus is; relaxed, likewise */
 } self;
 
 static uint64_t gib_ns_of(uint64_t bytes, uint64_t ns)
@@ -34,21 +36,23 @@ void ag_prices_note_copies(uint64_t bytes, uint64_t ns)
 
     if (gib_ns && (!fastest || gib_ns < fastest))
         atomic_store_explicit(&self.gib_ns, gib_ns, memory_order_relaxed);
-    atomic_fetch_add_explicit(&self.copied, bytes, memory_order_relaxed);
+    self.copied += bytes;
+    self.measured++;
     self.moved = 0;
+    if (self.copied >= ENOUGH && self.measured >= FEW)
+        atomic_store_explicit(&self.is_known, true, memory_order_relaxed);
 }
 
-static bool has_copied_enough(void)
+static bool is_known(void)
 {
-    return atomic_load_explicit(&self.copied, memory_order_relaxed) >= ENOUGH;
+    return atomic_load_explicit(&self.is_known, memory_order_relaxed);
 }
 
 bool ag_prices_want_copies(void)
 {
-    uint64_t copied = atomic_load_explicit(&self.copied, memory_order_relaxed);
-    uint64_t between = has_copied_enough() ? RARELY * copied : copied;
+    uint64_t between = is_known() ? RARELY * self.copied : self.copied;
 
-    return self.moved >= (between < SELDOM ? between : SELDOM);
+    return self.measured < FEW || self.moved >= (between < SELDOM ? between : SELDOM);
 }
 
 static unsigned price_of_move(void)
@@ -96,7 +100,7 @@ uint64_t ag_prices_gib_ns(void)
 uint64_t ag_prices_crossing_ns(uint64_t bytes)
 {
     uint64_t gib_ns = ag_prices_gib_ns();
-    bool is_believed = gib_ns && (gib_ns < USUAL_GIB_NS || has_copied_enough());
+    bool is_believed = gib_ns && (gib_ns < USUAL_GIB_NS || is_known());
 
     return (uint64_t)((double)bytes / (double)REMEMBERS *
                       (double)(is_believed ? gib_ns : USUAL_GIB_NS));

@@ -5,8 +5,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Is the next batch to be copied before it is mapped, so that the bus is measured? The first one
- * is, then half of the bytes, ever fewer later. One caller at a time of this and the next two. */
+/* Is the next batch to be copied before it is mapped, so that the bus is measured? The first four
+ * are, then half of the bytes, ever fewer later. One caller at a time of this and the next two. */
 bool ag_prices_want_copies(void);
 /* The copies of such a batch: bytes of the way that had more, and how long all of them took. */
 void ag_prices_note_copies(uint64_t bytes, uint64_t ns);
@@ -20,7 +20,7 @@ unsigned ag_prices_of_move(void);
  * a crossing? */
 bool ag_prices_worth_moving(unsigned crossings);
 /* How long one crossing of so many bytes takes, as fast as the bus has been seen to be; but no
- * longer than usual before 32 MiB of copies were measured. */
+ * longer than usual before four batches and 32 MiB were measured. */
 uint64_t ag_prices_crossing_ns(uint64_t bytes);
 /* How long a GiB takes, as measured; 0: nothing is. */
 uint64_t ag_prices_gib_ns(void);
