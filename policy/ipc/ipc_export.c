@@ -318,15 +318,16 @@ static bool hand_out_handle(CUipcMemHandle *handle, const struct ag_block_seen *
 
 static void say_not_exported(struct ag_mem_desc desc)
 {
-    bool pooled = desc.source == AG_SOURCE_POOL;
+    bool pooled = desc.source == AG_SOURCE_POOL, movable = desc.source == AG_SOURCE_MOVABLE;
 
     if (!ag_stats_counter(AG_STAT_FALLBACK_NO_IPC))
-        ag_log_warn("cuIpcGetMemHandle: %s memory cannot be given to another process%s; set "
-                    "ALLOGRAFT_POLICY=native, or a rule that leaves such memory native",
-                    pooled                             ? "this pool's"
-                    : desc.source == AG_SOURCE_MOVABLE ? "movable"
-                                                       : "managed",
-                    pooled ? " here" : "");
+        ag_log_warn("cuIpcGetMemHandle: %s memory cannot be given to another process%s; set %s, "
+                    "or a rule that leaves such memory native",
+                    pooled    ? "this pool's"
+                    : movable ? "movable"
+                              : "managed",
+                    pooled ? " here" : "",
+                    movable ? "ALLOGRAFT_OOM=spill" : "ALLOGRAFT_POLICY=native");
     ag_stats_add(AG_STAT_FALLBACK_NO_IPC, 1);
 }
 

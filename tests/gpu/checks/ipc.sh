@@ -37,10 +37,20 @@ ipc_checks() {
     background check ipc/auto-other-device same_output -- "$BIN/ipc" 1
     background check ipc/auto-no-slabs mixed_lives ALLOGRAFT_SLAB=0 -- "$BIN/ipc" 0
     background check ipc/other-device same_lives ALLOGRAFT_POLICY=pool -- "$BIN/ipc" 1
+    # With what the line says, handles are the driver's.
+    background check ipc/page-native mixed_lives ALLOGRAFT_OOM=page ALLOGRAFT_RULES='*:native' -- "$BIN/ipc" 0
+    background check ipc/page-spill same_output ALLOGRAFT_OOM=spill -- "$BIN/ipc" 0
+    background check ipc/page-refused ipc_of_movable
     background check ipc/too-late ipc_too_late
     background check ipc/torch same_lives ALLOGRAFT_POLICY=pool -- python3 "$HERE/frameworks/torch_share.py" 0
     background check ipc/torch-auto mixed_lives -- python3 "$HERE/frameworks/torch_share.py" 0
     background check ipc/torch-other-device same_lives ALLOGRAFT_POLICY=pool -- python3 "$HERE/frameworks/torch_share.py" 1
+}
+
+# Memory that can move has no handle: the driver's error, and one line that says what to do.
+ipc_of_movable() {
+    run_with ALLOGRAFT_OOM=page -- "$BIN/ipc" 0 host_dies_early && { echo "it has a handle"; return 1; }
+    grep -m1 -o 'movable memory cannot be given to another process; set ALLOGRAFT_OOM=spill' "$OUT/$TAG.with.err"
 }
 
 # The handle of a process that has ended: the driver's error, and one line that says what to do.

@@ -718,6 +718,22 @@ static void refused(void)
     OK(cuMemFree(q));
 }
 
+/* Who is refused a handle may allocate anew. */
+static void tries_again(void)
+{
+    CUdeviceptr first = filled(bytes_of_blocks(), 5), second;
+    CUipcMemHandle handle;
+
+    SAY_CODE("a handle", cuIpcGetMemHandle(&handle, first));
+    second = filled(bytes_of_blocks(), 7);
+    SAY_CODE("a handle of later memory", cuIpcGetMemHandle(&handle, second));
+    SAY_CODE("opened", g_open(0, handle));
+    say("found: %zu", g_ask(COUNT, 0, 7));
+    SAY_CODE("closed", g_do(CLOSE, 0, 0));
+    OK(cuMemFree(second));
+    OK(cuMemFree(first));
+}
+
 /* The guest may not know our handles. */
 static void stranger(void)
 {
@@ -893,6 +909,7 @@ static const struct {
     {"two_pools", two_pools, false},
     {"later_device", later_device, false},
     {"refused", refused, false},
+    {"tries_again", tries_again, false},
     {"stranger", stranger, false},
     {"stale", stale, false},
     {"kept", kept, false},

@@ -97,6 +97,24 @@ class Ipc(Case):
         self.assertEqual(len(re.findall(r'^allograft: .*ALLOGRAFT_POLICY=native', result.err,
                                         re.MULTILINE)), 1, result.err)
 
+    def test_memory_that_can_move_has_none(self):
+        """One line says so, and what to set; with that, handles are the driver's. What comes later has handles anyway."""
+        moving = {'ALLOGRAFT_OOM': 'page', 'TEST_BYTES': str(2 << 20)}
+        result = preloaded([program('preload_ipc'), 'refused'], moving)
+        self.assertNotIn(result.status, (0, 86))
+        self.assertEqual(len(re.findall(r'^allograft: .*movable memory.*ALLOGRAFT_OOM=spill', result.err,
+                                        re.MULTILINE)), 1, result.err)
+        self.assertEqual(sum(report['coverage']['fallbacks']['no_ipc_for_redirected'] for report in result.reports()), 1)
+        native, result = run([program('preload_ipc'), 'tries_again']), preloaded([program('preload_ipc'), 'tries_again'], moving)
+        self.assertEqual((native.status, native.out.splitlines()[0]), (0, 'a handle: 0'))
+        self.assertEqual((result.status, result.out), (0, native.out.replace('a handle: 0', 'a handle: 1')), result.err)
+        for how in ({'ALLOGRAFT_OOM': 'spill'}, {'ALLOGRAFT_RULES': '*:native'}):
+            for life in ('pair', 'twice', 'host_frees_first', 'refused'):
+                native = run([program('preload_ipc'), life], {'TEST_BYTES': moving['TEST_BYTES']})
+                result = preloaded([program('preload_ipc'), life], dict(moving, **how))
+                self.assertEqual((result.status, result.out), (0, native.out), (how, life, result.err))
+                self.assertTrue('ALLOGRAFT_OOM' in how or not self.counted(result).get('opened', 0))  # slabs have ours
+
     def test_the_driver_fails(self):
         # Whatever call of ours fails, the program gets an error or its memory, and nothing hangs.
         command = [program('preload_ipc'), 'twice']
