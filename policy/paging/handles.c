@@ -179,24 +179,29 @@ void ag_handle_put(struct ag_handle *handle)
         release_handle(handle);
 }
 
-static bool give_back_kind(struct ag_device *device, bool on_device)
+/* How large it was; 0: none is kept. */
+static size_t give_kept_back(const struct ag_device *device, bool on_device)
 {
     struct ag_handle *handle = take_kept_handle(device, 0, on_device);
-    bool any = handle != NULL;
-
-    for (; handle; handle = take_kept_handle(device, 0, on_device))
-        release_handle(handle);
-    return any;
-}
-
-size_t ag_handle_give_one_back(struct ag_device *device)
-{
-    struct ag_handle *handle = take_kept_handle(device, 0, false);
     size_t bytes = handle ? handle->size : 0;
 
     if (handle)
         release_handle(handle);
     return bytes;
+}
+
+static bool give_back_kind(const struct ag_device *device, bool on_device)
+{
+    bool any = false;
+
+    while (give_kept_back(device, on_device))
+        any = true;
+    return any;
+}
+
+size_t ag_handle_give_one_back(struct ag_device *device)
+{
+    return give_kept_back(device, false);
 }
 
 bool ag_handles_give_back(struct ag_device *device, bool all)
@@ -311,15 +316,13 @@ static struct ag_handle *make_handle(struct ag_device *device, size_t size, bool
 
 struct ag_handle *ag_handle_get(struct ag_device *device, size_t size, bool on_device)
 {
-    struct ag_handle *handle = take_kept_handle(device, size, on_device), *other;
+    struct ag_handle *handle = take_kept_handle(device, size, on_device);
 
     if (!handle)
         handle = make_handle(device, size, on_device);
     /* What is kept of other sizes may be in the way. */
-    while (!handle && (other = take_kept_handle(device, 0, on_device))) {
-        release_handle(other);
+    while (!handle && give_kept_back(device, on_device))
         handle = make_handle(device, size, on_device);
-    }
     return handle;
 }
 

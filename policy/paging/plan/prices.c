@@ -9,8 +9,8 @@
 #define REMEMBERS ((uint64_t)1 << 30)  /* bytes; what was before them counts half, and so on */
 #define FEW       4u                   /* batches, and ... */
 #define ENOUGH    ((uint64_t)32 << 20) /* ... bytes, after which the bus is believed to be slow */
-#define RARELY    8u                  /* of bytes that move later, one in so many is measured ... */
-#define SELDOM    ((uint64_t)4 << 30) /* ... until that is one batch in so many bytes */
+#define RARELY    8u                   /* of later bytes, one in so many is measured, ... */
+#define SELDOM    ((uint64_t)4 << 30)  /* ... until that is one batch in so many */
 
 #define USUAL_GIB_NS ((uint64_t)19500000) /* one way, of the same */
 
@@ -32,8 +32,11 @@ static uint64_t gib_ns_of(uint64_t bytes, uint64_t ns)
  * way. */
 void ag_prices_note_copies(uint64_t bytes, uint64_t ns)
 {
-    uint64_t gib_ns = bytes ? gib_ns_of(bytes, ns) : 0, fastest = ag_prices_gib_ns();
+    uint64_t gib_ns, fastest = ag_prices_gib_ns();
 
+    if (!bytes)
+        return;
+    gib_ns = gib_ns_of(bytes, ns);
     if (gib_ns && (!fastest || gib_ns < fastest))
         atomic_store_explicit(&self.gib_ns, gib_ns, memory_order_relaxed);
     self.copied += bytes;

@@ -27,6 +27,7 @@ static void test_usual(void)
     CHECK(ag_prices_of_move() == 160 && least_uses() == 2 && ag_prices_gib_ns() == 0);
     CHECK(!ag_prices_worth_moving(163) && ag_prices_worth_moving(164));
     CHECK(ag_prices_crossing_ns(1024 * MIB) == 19500000);
+    ag_prices_note_copies(0, 1);
     ag_prices_note_moves(0, 1);
     CHECK(ag_prices_of_move() == 160 && ag_prices_gib_ns() == 0);
 }
