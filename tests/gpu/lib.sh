@@ -203,11 +203,11 @@ died() {
 }
 
 # same_output [VAR=VALUE]... -- COMMAND...
-# Same output and status with and without; allocations redirected, unless POLICY is native.
+# Same output and status with and without; allocations redirected, unless POLICY or a rule leaves all to the driver.
 # Lines that start with LEAVE_OUT (a pattern) are not compared.
 same_output() {
     local status native_status redirected=">"
-    [[ " $* " == *" ALLOGRAFT_POLICY=native "* ]] && redirected="=="
+    [[ " $* " == *" ALLOGRAFT_POLICY=native "* || " $* " == *" ALLOGRAFT_RULES=*:native "* ]] && redirected="=="
     run_native_for_all "$@"
     native_status=$?
     ((native_status == STATUS_SKIP)) && { echo "not possible here"; return $STATUS_SKIP; }
