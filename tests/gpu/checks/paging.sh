@@ -108,8 +108,8 @@ ordered_paged() {
     report 'async.paged >= 1' 'pressure.moves >= 1' 'pressure.movable_lost == 0'
 }
 
-# wandered SEED: a random program, or one time in twelve PyTorch, prints what it printed natively, alone. How often its
-# memory moved goes to MOVES.
+# wandered SEED: a random program, or one time in twelve PyTorch, prints what it printed natively, alone, in the output
+# of NATIVE. How often its memory moved goes to MOVES.
 wandered() {
     local seed=$1 program=("$BIN/shared" wander "$1" 300 3000) limits=(4GiB 512MiB 1GiB 1536MiB 2GiB) settings n
     ((seed % 12 == 0)) && [[ $WITH_TORCH ]] && program=(python3 "$HERE/frameworks/torch_over.py" train 4 1024 8)
@@ -119,6 +119,7 @@ wandered() {
         return 0
     fi
     LIMIT_S=180 run_with "${settings[@]}" -- "${program[@]}" || { died with $?; echo "${settings[*]}"; return 1; }
+    cp "$NATIVE.out" "$OUT/$TAG.native.out"
     LEAVE_OUT="ms" compare_output || { echo "${settings[*]}"; return 1; }
     report 'pressure.movable_lost == 0' || return 1
     n=$(report pressure.moves)
@@ -126,29 +127,46 @@ wandered() {
     rm -f "$(report_path)" "$OUT/$TAG".with.*
 }
 
+# wandered_until END FIRST STEP: of the programs each STEP-th, until END or until one has failed here or elsewhere, which
+# leaves a file. How many ran and how often their memory moved goes to a file, too.
+wandered_until() {
+    local end=$1 first=$2 step=$3 base=$TAG n seed MOVES=0 TAG NATIVE
+    for ((n = 0; SECONDS < end; n++)); do
+        [[ -e $OUT/$base.failed ]] && break
+        seed=$(((first + n * step) % n_seeds + 1))
+        TAG=$base.$first.$seed NATIVE=$OUT/$base.$seed.native
+        wandered "$seed" || { echo "seed $seed, run $n of program $first"; : >"$OUT/$base.failed"; break; }
+    done
+    echo "$n $MOVES" >"$OUT/$base.$first.runs"
+}
+
 # Random programs under limits that change from run to run, beside a process that fills the card and empties it. As long as
-# a soak takes; PAGING_S=1800 for the half an hour that is asked of a new plan.
+# a soak takes; PAGING_S=1800 for the half an hour that is asked of a new plan, of PAGING_PROGRAMS programs at a time.
 shared_card() {
-    local seconds=${PAGING_S:-$SOAK_S} seed n=0 n_seeds end base=$TAG process TAG MOVES=0 FILLER="" WITH_TORCH=""
+    local seconds=${PAGING_S:-$SOAK_S} at_once=${PAGING_PROGRAMS:-1} seed n n_seeds base=$TAG moves filler
+    local programs=() FILLER="" WITH_TORCH=""
     n_seeds=$((seconds / 4 < 48 ? (seconds + 3) / 4 : 48))
     python3 -c 'import torch' 2>/dev/null && WITH_TORCH=1
+    rm -f "$OUT/$base".failed "$OUT/$base".*.runs
     for ((seed = 1; seed <= n_seeds; seed++)); do
         TAG=$base.$seed
         wandered "$seed" || return 1
     done
-    exec {FILLER}> >(exec "$BIN/shared" fill 1 4096 >"$OUT/$base.filler.out" 2>&1)
-    process=$!
-    end=$((SECONDS + seconds))
-    while ((SECONDS < end)); do
-        seed=$((n++ % n_seeds + 1))
-        TAG=$base.$seed
-        wandered "$seed" || { echo "seed $seed, run $n"; exec {FILLER}>&-; return 1; }
+    TAG=$base
+    exec {FILLER}> >(exec "$BIN/shared" fill 1 $((1024 + 1024 * at_once)) 4096 >"$OUT/$base.filler.out" 2>&1)
+    filler=$!
+    for ((n = 0; n < at_once; n++)); do
+        wandered_until $((SECONDS + seconds)) "$n" "$at_once" &
+        programs+=($!)
     done
+    wait "${programs[@]}"
     exec {FILLER}>&-
-    wait "$process"
-    echo "$n runs of $n_seeds programs moved $MOVES pieces, beside $(tail -n1 "$OUT/$base.filler.out")"
+    wait "$filler"
+    [[ -e $OUT/$base.failed ]] && return 1
+    read -r n moves < <(awk '{ n += $1; moves += $2 } END { print n, moves }' "$OUT/$base".*.runs)
+    echo "$n runs of $n_seeds programs, $at_once at a time, moved $moves pieces, beside $(tail -n1 "$OUT/$base.filler.out")"
     rm -f "$OUT/$base".*.native.*
-    ((MOVES > 0)) && grep -q ' changes$' "$OUT/$base.filler.out"
+    ((moves > 0)) && grep -q ' changes$' "$OUT/$base.filler.out"
 }
 
 # Nothing may run beside these: they need memory of the host, and measure.

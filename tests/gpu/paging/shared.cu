@@ -3,8 +3,8 @@
  *   wander SEED TURNS MIB   a random program of so many MiB: blocks that come and go on three
  *                           streams, kernels, copies, fills, graphs. What it prints depends on the
  *                           words alone
- *   fill SEED MIB           another process: plain memory comes and goes until only 2 GiB are free,
- *                           or so many MiB more. Until standard input ends
+ *   fill SEED LEAST MORE    another process: plain memory comes and goes until only LEAST MiB are
+ *                           free, or as many as MORE MiB more. Until standard input ends
  */
 #include "tests/gpu/check.h"
 #include "tests/gpu/paging/kernels.h"
@@ -245,16 +245,16 @@ static bool is_told_to_end(int wait_ms)
     return poll(&input, 1, wait_ms) != 0;
 }
 
-static int fill_card(unsigned seed, size_t mib)
+static int fill_card(unsigned seed, size_t least, size_t more)
 {
-    const size_t step = 256 * MIB, least = 2 * GIB;
+    const size_t step = 256 * MIB;
     std::mt19937 random(seed);
     std::vector<void *> held;
-    size_t wanted = least + mib * MIB, free_bytes, total;
+    size_t wanted = (least + more) * MIB, free_bytes, total;
     int n_changes = 0;
     for (int i = 0; !is_told_to_end(5); i++) {
         if (i % 60 == 0) {
-            wanted = least + random() % (mib + 1) * MIB;
+            wanted = (least + random() % (more + 1)) * MIB;
             n_changes++;
         }
         OK(cudaMemGetInfo(&free_bytes, &total));
@@ -283,8 +283,8 @@ int main(int argc, char **argv)
 {
     if (argc == 5 && !strcmp(argv[1], "wander"))
         return wander((unsigned)atoi(argv[2]), atoi(argv[3]), (size_t)atoi(argv[4]));
-    if (argc == 4 && !strcmp(argv[1], "fill"))
-        return fill_card((unsigned)atoi(argv[2]), (size_t)atoi(argv[3]));
-    fprintf(stderr, "usage: shared wander SEED TURNS MIB|fill SEED MIB\n");
+    if (argc == 5 && !strcmp(argv[1], "fill"))
+        return fill_card((unsigned)atoi(argv[2]), (size_t)atoi(argv[3]), (size_t)atoi(argv[4]));
+    fprintf(stderr, "usage: shared wander SEED TURNS MIB|fill SEED LEAST MORE\n");
     return EXIT_UNUSABLE;
 }
