@@ -25,8 +25,8 @@ MACHINE_NAMES = {"x86_64": ("X86-64", "amd64"), "aarch64": ("AArch64", "arm64")}
 
 
 def foreign(**changes):
-    """The environment of programs that are not ours: a sanitizer has nothing to do there."""
-    return clean_environment(LD_PRELOAD=None, **changes)
+    """The environment of programs that are not ours: a sanitizer has nothing to do there, and packages need not be small."""
+    return clean_environment(LD_PRELOAD=None, DPKG_DEB_COMPRESSOR_LEVEL="1", **changes)
 
 
 def execute(*words, env=None, **kwargs):

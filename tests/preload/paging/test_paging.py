@@ -220,7 +220,6 @@ class Answers(Case):
             self.assertGreater(result.report()['pressure']['movable_on_host'], 0)
 
     def test_parts_of_blocks(self):
-        self.same([COMMAND, 'pool', '1', '3'], [dict(TURNS, ALLOGRAFT_LIMIT='256MiB')], settings={'SIM_MEMORY': '2GiB'})
         self.same([COMMAND, 'small', '3', '3'], [TURNS])
 
     @counted
