@@ -9,8 +9,8 @@
  * Nodes that allocate take memory of the card when they are made. */
 #include "interpose/hooks/entry_graph.h"
 
-#include "interpose/core/base/pages.h"
 #include "interpose/core/driver/driver.h"
+#include "interpose/core/driver/graph_nodes.h"
 #include "interpose/hooks/entry.h"
 #include "interpose/hooks/entry_retry.h"
 #include "interpose/hooks/movable/graph_memory.h"
@@ -86,39 +86,24 @@ static void note_captured_copy(CUgraphNode node)
         ag_drain_note_visible(AG_VISIBLE_PAGEABLE);
 }
 
-static void note_captured(CUgraph graph, CUgraphNode *nodes, size_t n)
-{
-    CUgraphNodeType type;
-
-    if (ag_cu.cuGraphGetNodes(graph, nodes, &n) != CUDA_SUCCESS)
-        return;
-    for (size_t i = 0; i < n && ag_drain_may_begin(); i++) {
-        if (ag_cu.cuGraphNodeGetType(nodes[i], &type) == CUDA_SUCCESS &&
-            type == CU_GRAPH_NODE_TYPE_MEMCPY)
-            note_captured_copy(nodes[i]);
-    }
-}
-
 static void note_pageable(CUgraph graph)
 {
-    enum { N_FEW = 64 };
-    CUgraphNode few[N_FEW], *many;
-    size_t n = 0;
+    struct ag_graph_nodes nodes;
+    CUgraphNodeType type;
 
     if (!ag_drain_may_begin() || !ag_cu.cuGraphGetNodes || !ag_cu.cuGraphNodeGetType ||
-        !ag_cu.cuGraphMemcpyNodeGetParams || ag_cu.cuGraphGetNodes(graph, NULL, &n) != CUDA_SUCCESS)
+        !ag_cu.cuGraphMemcpyNodeGetParams)
         return;
-    if (n <= N_FEW) {
-        note_captured(graph, few, n);
-        return;
-    }
-    many = ag_pages_get(n * sizeof(CUgraphNode));
-    if (!many) {
+    if (!ag_graph_nodes_get(graph, &nodes)) {
         ag_drain_note_visible(AG_VISIBLE_PAGEABLE);
         return;
     }
-    note_captured(graph, many, n);
-    ag_pages_free(many, n * sizeof(CUgraphNode));
+    for (size_t i = 0; i < nodes.n && ag_drain_may_begin(); i++) {
+        if (ag_cu.cuGraphNodeGetType(nodes.at[i], &type) == CUDA_SUCCESS &&
+            type == CU_GRAPH_NODE_TYPE_MEMCPY)
+            note_captured_copy(nodes.at[i]);
+    }
+    ag_graph_nodes_free(&nodes);
 }
 
 CUresult ag_entry_note_captured(CUgraph *graph)

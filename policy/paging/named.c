@@ -7,6 +7,7 @@
 #include "interpose/core/base/map.h"
 #include "interpose/core/base/pages.h"
 #include "interpose/core/driver/driver.h"
+#include "interpose/core/driver/graph_nodes.h"
 #include "policy/managed/kernel_params.h"
 #include "policy/order/capture.h"
 #include "policy/paging/plan/extents.h"
@@ -196,19 +197,13 @@ static void name_node(struct graph_names *all, CUgraphNode node, unsigned deep)
 
 static void name_nodes(struct graph_names *all, CUgraph graph, unsigned deep)
 {
-    CUgraphNode *nodes;
-    size_t n = 0, most;
+    struct ag_graph_nodes nodes;
 
-    if (ag_cu.cuGraphGetNodes(graph, NULL, &n) != CUDA_SUCCESS || !n)
+    if (!ag_graph_nodes_get(graph, &nodes))
         return;
-    most = n;
-    nodes = ag_pages_get(most * sizeof(CUgraphNode));
-    if (!nodes)
-        return;
-    if (ag_cu.cuGraphGetNodes(graph, nodes, &n) == CUDA_SUCCESS)
-        for (size_t i = 0; i < n && i < most; i++)
-            name_node(all, nodes[i], deep);
-    ag_pages_free(nodes, most * sizeof(CUgraphNode));
+    for (size_t i = 0; i < nodes.n; i++)
+        name_node(all, nodes.at[i], deep);
+    ag_graph_nodes_free(&nodes);
 }
 
 static void drop_names(struct graph_names *all)

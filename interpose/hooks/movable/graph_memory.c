@@ -3,6 +3,7 @@
 
 #include "interpose/core/base/pages.h"
 #include "interpose/core/driver/driver.h"
+#include "interpose/core/driver/graph_nodes.h"
 #include "policy/contexts/context.h"
 #include "policy/paging/handles.h"
 #include "policy/paging/latch.h"
@@ -146,25 +147,17 @@ static bool can_look(void)
 
 CUresult ag_graph_memory_of_captured(CUgraph graph)
 {
+    struct ag_graph_nodes nodes;
     CUresult result = CUDA_SUCCESS;
-    CUgraphNode *nodes;
-    size_t n = 0, most;
 
     if (!ag_latch_is_on())
         return result;
-    if (!can_look() || ag_cu.cuGraphGetNodes(graph, NULL, &n) != CUDA_SUCCESS) {
+    if (!can_look() || !ag_graph_nodes_get(graph, &nodes)) {
         ag_latch_end();
         return result;
     }
-    most = n;
-    if (!most)
-        return result;
-    nodes = ag_pages_get(most * sizeof(CUgraphNode));
-    if (!nodes || ag_cu.cuGraphGetNodes(graph, nodes, &n) != CUDA_SUCCESS)
-        ag_latch_end();
-    else
-        result = keep_nodes(nodes, n < most ? n : most);
-    if (nodes)
-        ag_pages_free(nodes, most * sizeof(CUgraphNode));
+    if (nodes.n)
+        result = keep_nodes(nodes.at, nodes.n);
+    ag_graph_nodes_free(&nodes);
     return result;
 }
