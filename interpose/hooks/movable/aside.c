@@ -22,10 +22,19 @@ static bool never_blocks(CUdeviceptr address)
            (base || (type == CU_MEMORYTYPE_DEVICE && !(managed & 1))) && !(sync & 1);
 }
 
+/* Does every copy and fill without a stream wait, by the flags of the current context? */
+static bool context_blocks(void)
+{
+    unsigned flags = 0;
+
+    return ag_cu.cuCtxGetFlags && ag_cu.cuCtxGetFlags(&flags) == CUDA_SUCCESS &&
+           flags & CU_CTX_SYNC_MEMOPS;
+}
+
 bool ag_aside_is_due(CUdeviceptr one, CUdeviceptr other)
 {
-    return (ag_range_may_hold(one) || ag_range_may_hold(other)) && never_blocks(one) &&
-           (one == other || never_blocks(other));
+    return (ag_range_may_hold(one) || ag_range_may_hold(other)) && !context_blocks() &&
+           never_blocks(one) && (one == other || never_blocks(other));
 }
 
 static bool is_synchronous(CUdeviceptr address)

@@ -1,7 +1,8 @@
 /* Copies within the device and fills of it, without a stream, do not block natively, unless the
- * program has set SYNC_MEMOPS of the memory. Of memory that can move they may block, where that
- * lies on the host: then the same is asked for on the default stream. And the driver keeps no
- * SYNC_MEMOPS of it: where that is set, copies and fills without a stream are waited for here. */
+ * program has set SYNC_MEMOPS of the memory or of the context. Of memory that can move they may
+ * block, where that lies on the host: then the same is asked for on the default stream. And the
+ * driver keeps no SYNC_MEMOPS of it: where that is set of the memory, copies and fills without a
+ * stream are waited for here. */
 #ifndef AG_ASIDE_H
 #define AG_ASIDE_H
 

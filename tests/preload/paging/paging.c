@@ -4,6 +4,8 @@
  *     paging blocks      every question about every block, and its bytes by kernels, copies, fills
  *     paging passes N    N passes over all blocks, which write each in turn, or hidden ones
  *     paging waits       copies and fills that wait for other work
+ *     paging waits-in-context
+ *                        the same in a context that says so of all memory
  *     paging captured    frees in captures, of a block whose copies wait and of one whose do not
  *     paging threads     four threads with blocks of their own
  *     paging frees       sizes that differ, freed and allocated in turns
@@ -431,6 +433,28 @@ static void waits(void)
     arrivals(p[0]);
     on = 0;
     SAY_CODE("not any more", cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, p[0]));
+    free_all(p);
+}
+
+/* The same in a context that says so of all memory. */
+static void waits_in_context(void)
+{
+    CUdeviceptr p[BLOCKS];
+    CUstream stream;
+
+    OK(cuCtxSetFlags(CU_CTX_SYNC_MEMOPS));
+    allocate_all(p);
+    OK(cuStreamCreate(&stream, CU_STREAM_DEFAULT));
+    for (unsigned i = 0; i < BLOCKS; i++) {
+        launch_fill(stream, p[i], WORDS, i);
+        OK(cuMemsetD32(p[i], 7, 1000));
+        SAY_CODE("after a fill", cuStreamQuery(stream));
+        launch_fill(stream, p[i], WORDS, i);
+        OK(cuMemcpyDtoD(p[i], p[(i + 1) % BLOCKS], 4096));
+        SAY_CODE("after a copy", cuStreamQuery(stream));
+    }
+    arrivals(p[0]);
+    arrivals(p[BLOCKS - 1]);
     free_all(p);
 }
 
@@ -1224,6 +1248,7 @@ static void hold(void)
 /* What takes no arguments. */
 static const struct part alone[] = {
     {"waits", waits},
+    {"waits-in-context", waits_in_context},
     {"at-once", returns_at_once},
     {"captured", captured},
     {"threads", threads},

@@ -103,6 +103,9 @@ class Answers(Case):
         self.at_seeds('waits')
         self.same([COMMAND, 'waits'], STAYING)
 
+    def test_a_context_whose_copies_wait(self):
+        self.at_seeds('waits-in-context')
+
     def test_copies_that_do_not_wait(self):
         self.same([COMMAND, 'at-once'], VARIANTS + STAYING)
 
