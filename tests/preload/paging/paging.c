@@ -344,6 +344,44 @@ static void place_beside_work(CUdeviceptr p, CUdeviceptr other)
     OK(cuStreamDestroy(stream));
 }
 
+#define ROW_PITCH 1024u
+
+/* Four rows of 1000 bytes, by each call that copies such within the device. */
+static void copy_rows(CUdeviceptr to, CUdeviceptr from)
+{
+    CUDA_MEMCPY2D rows = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                          .srcDevice = from,
+                          .srcPitch = 1000,
+                          .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                          .dstDevice = to,
+                          .dstPitch = ROW_PITCH,
+                          .WidthInBytes = 1000,
+                          .Height = 4};
+    CUDA_MEMCPY3D box = {.srcMemoryType = CU_MEMORYTYPE_UNIFIED,
+                         .srcDevice = from,
+                         .srcPitch = 1000,
+                         .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                         .dstDevice = to + 8 * ROW_PITCH,
+                         .dstPitch = ROW_PITCH,
+                         .WidthInBytes = 1000,
+                         .Height = 4,
+                         .Depth = 1};
+
+    OK(cuMemcpy2D(&rows));
+    rows.dstDevice += 4 * ROW_PITCH;
+    OK(cuMemcpy2DUnaligned(&rows));
+    OK(cuMemcpy3D(&box));
+}
+
+static void say_rows(CUdeviceptr p, uint32_t value)
+{
+    uint32_t wrong = 0;
+
+    for (unsigned row = 0; row < 3 * 4; row++)
+        wrong += count_wrong(p + row * ROW_PITCH, 1, value);
+    say("wrong rows: %u", wrong);
+}
+
 /* Copies and fills on the default stream do not wait for the kernel before them, wherever the
  * memory lies. */
 static void returns_at_once(void)
@@ -360,12 +398,16 @@ static void returns_at_once(void)
         OK(cuMemsetD32(p[i], i, 1000));
         OK(cuMemsetD2D32(p[i] + MIB, 2048, i, 100, 10));
         OK(cuMemcpyDtoD(p[i] + 2 * MIB, p[(i + 1) % BLOCKS], 4096));
+        OK(cuMemcpy(p[i] + 3 * MIB, p[i], 4000));
+        copy_rows(p[i] + 3 * MIB + 4096, p[i] + 3 * MIB);
     }
     say("before its end: %u", !atomic_load(&beside.may_end));
     atomic_store(&beside.is_asked, true);
     OK(pthread_join(ends, NULL));
-    for (unsigned i = 0; i < BLOCKS; i++)
+    for (unsigned i = 0; i < BLOCKS; i++) {
         say("wrong: %u", count_wrong(p[i], 1000, i));
+        say_rows(p[i] + 3 * MIB + 4096, i);
+    }
     OK(cuStreamDestroy(stream));
     free_all(p);
 }
