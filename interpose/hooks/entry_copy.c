@@ -65,7 +65,7 @@ static void before_copy(CUdeviceptr to, CUdeviceptr from, size_t bytes)
 static bool copied_aside(CUresult *ret_result, CUdeviceptr to, CUdeviceptr from, size_t bytes,
                          bool per_thread)
 {
-    if (!ag_aside_is_due(to, from))
+    if (!ag_aside_is_due(to, from, per_thread))
         return false;
     *ret_result = ag_cu.cuMemcpyDtoDAsync_v2(to, from, bytes, ag_aside_stream(per_thread));
     *ret_result = ag_aside_wait(*ret_result, to, from, per_thread);
@@ -83,8 +83,8 @@ static bool copied_aside(CUresult *ret_result, CUdeviceptr to, CUdeviceptr from,
     ag_aside_wait(result, device_side(copy, dst), device_side(copy, src), per_thread)
 /* Asks for rows likewise, by `copies`. Where that refuses, the call itself is made: it may take
  * pitches that the other one does not. */
-#define rows_copied_aside(ret_result, copy, copies, per_thread)                     \
-    (ag_aside_is_due(device_side(copy, dst), device_side(copy, src)) && (copies) && \
+#define rows_copied_aside(ret_result, copy, copies, per_thread)                                 \
+    (ag_aside_is_due(device_side(copy, dst), device_side(copy, src), per_thread) && (copies) && \
      (*(ret_result) = (copies)(copy, ag_aside_stream(per_thread))) == CUDA_SUCCESS)
 
 static inline struct ag_copying_place on(CUstream stream, bool per_thread)

@@ -51,12 +51,12 @@ static void use_rows(CUdeviceptr to, size_t pitch, size_t width, size_t columns,
 
 /* Asks for the same on the default stream, by `fill`, where that is due (aside.h). */
 #define filled_aside(ret_result, to, fill, value, count, per_thread)                               \
-    (ag_aside_is_due(to, to) &&                                                                    \
+    (ag_aside_is_due(to, to, per_thread) &&                                                        \
      (*(ret_result) = ag_aside_wait((fill)(to, value, count, ag_aside_stream(per_thread)), to, to, \
                                     per_thread),                                                   \
       true))
 #define rows_filled_aside(ret_result, to, fill, pitch, value, columns, rows, per_thread)          \
-    (ag_aside_is_due(to, to) &&                                                                   \
+    (ag_aside_is_due(to, to, per_thread) &&                                                       \
      (*(ret_result) =                                                                             \
           ag_aside_wait((fill)(to, pitch, value, columns, rows, ag_aside_stream(per_thread)), to, \
                         to, per_thread),                                                          \

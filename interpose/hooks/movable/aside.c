@@ -31,10 +31,22 @@ static bool context_blocks(void)
            flags & CU_CTX_SYNC_MEMOPS;
 }
 
-bool ag_aside_is_due(CUdeviceptr one, CUdeviceptr other)
+/* Does the stream record what it is given? A call without a stream is refused then; the legacy
+ * stream never does. */
+static bool default_stream_captures(bool per_thread)
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+
+    return per_thread && ag_capture_is_open() && ag_cu.cuStreamIsCapturing &&
+           ag_cu.cuStreamIsCapturing(ag_aside_stream(per_thread), &status) == CUDA_SUCCESS &&
+           status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+bool ag_aside_is_due(CUdeviceptr one, CUdeviceptr other, bool per_thread)
 {
     return (ag_range_may_hold(one) || ag_range_may_hold(other)) && !context_blocks() &&
-           never_blocks(one) && (one == other || never_blocks(other));
+           !default_stream_captures(per_thread) && never_blocks(one) &&
+           (one == other || never_blocks(other));
 }
 
 static bool is_synchronous(CUdeviceptr address)

@@ -12,7 +12,7 @@
 
 /* Is movable memory among them, and may copies between the two, or fills, be made on the default
  * stream? */
-bool ag_aside_is_due(CUdeviceptr one, CUdeviceptr other);
+bool ag_aside_is_due(CUdeviceptr one, CUdeviceptr other, bool per_thread);
 
 /* The driver's answer to a copy or a fill without a stream, from or to these addresses, be it that
  * the same was asked for on the default stream: it is waited for where it is to be. */

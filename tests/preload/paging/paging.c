@@ -6,7 +6,8 @@
  *     paging waits       copies and fills that wait for other work
  *     paging waits-in-context
  *                        the same in a context that says so of all memory
- *     paging captured    frees in captures, of a block whose copies wait and of one whose do not
+ *     paging captured    copies and fills without a stream in captures, and frees, of a block whose
+ *                        copies wait and of one whose do not
  *     paging threads     four threads with blocks of their own
  *     paging frees       sizes that differ, freed and allocated in turns
  *     paging place       where it is to lie, as the control API is told; two turns of it
@@ -520,11 +521,31 @@ static void free_in_capture(CUstreamCaptureMode mode, bool waits)
     OK(cuStreamDestroy(stream));
 }
 
+CUresult cuMemsetD32_v2_ptds(CUdeviceptr p, unsigned value, size_t n);
+CUresult cuMemcpyDtoD_v2_ptds(CUdeviceptr to, CUdeviceptr from, size_t bytes);
+
+/* What waits for a stream is none that its capture could record. */
+static void wait_in_capture(CUdeviceptr p, CUdeviceptr q)
+{
+    CUgraph graph = NULL;
+
+    for (unsigned fills = 0; fills < 2; fills++) {
+        OK(cuStreamBeginCapture(CU_STREAM_PER_THREAD, CU_STREAM_CAPTURE_MODE_RELAXED));
+        SAY_CODE("work that waits",
+                 fills ? cuMemsetD32_v2_ptds(p, 7, 100) : cuMemcpyDtoD_v2_ptds(p, q, 100));
+        SAY_CODE("its end", cuStreamEndCapture(CU_STREAM_PER_THREAD, &graph));
+        if (graph)
+            OK(cuGraphDestroy(graph));
+    }
+}
+
 static void captured(void)
 {
     CUdeviceptr p[BLOCKS];
 
     allocate_all(p);
+    wait_in_capture(p[0], p[BLOCKS - 1]);
+    wait_in_capture(p[BLOCKS - 1], p[0]);
     for (unsigned mode = 0; mode < 3; mode++) {
         free_in_capture((CUstreamCaptureMode)mode, false);
         free_in_capture((CUstreamCaptureMode)mode, true);
