@@ -31,6 +31,7 @@
  *     paging queue       kernels that are under way for long when others use what lies elsewhere
  *     paging pool N K    N passes over the parts of a block of a GiB, of 16 MiB each, K kernels on
  *                        each in turn
+ *     paging unfinished  a block is used while work on others waits for the host
  *     paging refused     a stream that has nothing to do is asked after a launch that is refused
  *     paging small N K   N passes over 128 blocks of 2 MiB, K kernels on each in turn
  *     paging graphs N K  the same by launches of graphs of K kernels, the first block's of which is
@@ -889,6 +890,32 @@ static void queue(void)
     say("wrong: %u", end_turns(p, often));
 }
 
+/* What kernels behind one that waits use, which is nearly all that the device has, stays where it
+ * is until they have run, whoever else wants the room. */
+static void unfinished(void)
+{
+    CUdeviceptr p[TURN_BLOCKS];
+    CUfunction function = touch_function();
+    unsigned often[TURN_BLOCKS] = {0};
+    CUstream stream;
+    pthread_t ends;
+
+    begin_turns(p);
+    OK(cuCtxSynchronize());
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    launch_spin(stream, &beside.may_end);
+    for (unsigned i = 0; i < 7; i++)
+        touch_often(function, p[i], often[i] = 1, stream);
+    OK(pthread_create(&ends, NULL, end_once_asked, NULL));
+    often[TURN_BLOCKS - 1] = 5;
+    touch_often(function, p[TURN_BLOCKS - 1], 5, NULL);
+    atomic_store(&beside.is_asked, true);
+    OK(pthread_join(ends, NULL));
+    OK(cuCtxSynchronize());
+    OK(cuStreamDestroy(stream));
+    say("wrong: %u", end_turns(p, often));
+}
+
 /* An event of ours in the stream before the launch that is refused would be all that is in it. */
 static void refuse_one(CUfunction function, CUdeviceptr here, CUdeviceptr on_host)
 {
@@ -1319,6 +1346,7 @@ static const struct part alone[] = {
     {"reset", reset},
     {"queue", queue},
     {"refused", refused},
+    {"unfinished", unfinished},
     {"ahead", ahead},
     {"hold", hold},
     {"place", place},

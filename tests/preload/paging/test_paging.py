@@ -482,6 +482,14 @@ class Refused(Case):
                     self.assertEqual((result.status, result.err), (0, ''), result.out)
                     self.assertEqual(result.out, 'wrong: 0\n')
 
+    def test_whether_the_device_is_idle(self):
+        """Nothing moves under work that is not done, where the driver does not tell that it is not."""
+        for refused in ('cuCtxRecordEvent:0:2', 'cuEventQuery:0:2'):
+            with self.subTest(refused=refused):
+                result = preloaded([COMMAND, 'unfinished'], dict(TURNS, SIM_SCHED='eager', SIM_FAIL=refused))
+                self.assertEqual((result.status, result.out), (0, 'wrong: 0\n'), result.err)
+                self.assertEqual(result.report()['pressure']['moves'], 0)
+
     def test_a_swap(self):
         """What is refused while pieces change places that the launch itself uses: 128 pieces were made and mapped before."""
         symbols = {'cuMemcpyDtoDAsync': 0, 'cuMemUnmap': 0, 'cuMemCreate': 128, 'cuMemMap': 128, 'cuMemSetAccess': 128}
