@@ -118,11 +118,11 @@ enum purpose {
     TO_LEAVE, /* those that were to come and are on the host still are used there */
 };
 
-/* The piece lies on the host, and was to come. */
+/* The piece lies on the host, and was to come. Its block may be to stay where it is since then. */
 static void meet(enum purpose purpose, const struct ag_name *name, struct ag_movable *range,
                  struct ag_piece *piece)
 {
-    if (purpose == TO_BRING)
+    if (purpose == TO_BRING && !range->pinned)
         ag_exchange_want(range, piece);
     if (purpose != TO_LEAVE)
         return;

@@ -32,6 +32,7 @@
  *     paging pool N K    N passes over the parts of a block of a GiB, of 16 MiB each, K kernels on
  *                        each in turn
  *     paging unfinished  a block is used while work on others waits for the host
+ *     paging kept        a block is to stay where it is while a launch waits to bring it
  *     paging refused     a stream that has nothing to do is asked after a launch that is refused
  *     paging small N K   N passes over 128 blocks of 2 MiB, K kernels on each in turn
  *     paging graphs N K  the same by launches of graphs of K kernels, the first block's of which is
@@ -916,6 +917,72 @@ static void unfinished(void)
     say("wrong: %u", end_turns(p, often));
 }
 
+/* --- a block that is kept while others are inside a call --- */
+
+static struct {
+    CUcontext context;
+    CUdeviceptr block, other;
+    atomic_bool is_inside, is_kept;
+} kept;
+
+/* Within the driver's fill: nothing can move. */
+static void wait_until_kept(void)
+{
+    atomic_store(&kept.is_inside, true);
+    for (unsigned i = 0; i < 10000 && !atomic_load(&kept.is_kept); i++)
+        (void)usleep(1000);
+}
+
+static void *fill_other(void *unused)
+{
+    OK(cuCtxSetCurrent(kept.context));
+    OK(cuMemsetD16Async(kept.other, 0, 1, NULL));
+    return unused;
+}
+
+static void await_fill(void)
+{
+    for (unsigned i = 0; i < 10000 && !atomic_load(&kept.is_inside); i++)
+        (void)usleep(1000);
+}
+
+static void *keep_block(void *unused)
+{
+    unsigned on = 1;
+
+    OK(cuCtxSetCurrent(kept.context));
+    await_fill();
+    (void)usleep(20000); /* the launch waits for the fill by then, and not for so long yet */
+    OK(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, kept.block));
+    atomic_store(&kept.is_kept, true);
+    return unused;
+}
+
+static void keeps(void)
+{
+    CUdeviceptr p[TURN_BLOCKS];
+    CUfunction function = touch_function();
+    unsigned often[TURN_BLOCKS] = {0};
+    pthread_t fills, keeps;
+
+    begin_turns(p);
+    OK(cuMemAlloc(&kept.other, 4096));
+    OK(cuCtxGetCurrent(&kept.context));
+    OK(cuCtxSynchronize());
+    kept.block = p[TURN_BLOCKS - 1];
+    sim_inside("cuMemsetD16Async", false, wait_until_kept);
+    OK(pthread_create(&fills, NULL, fill_other, NULL));
+    OK(pthread_create(&keeps, NULL, keep_block, NULL));
+    await_fill();
+    often[TURN_BLOCKS - 1] = 8;
+    touch_often(function, kept.block, 8, NULL);
+    OK(pthread_join(fills, NULL));
+    OK(pthread_join(keeps, NULL));
+    sim_inside("cuMemsetD16Async", false, NULL);
+    OK(cuMemFree(kept.other));
+    say("wrong: %u", end_turns(p, often));
+}
+
 /* An event of ours in the stream before the launch that is refused would be all that is in it. */
 static void refuse_one(CUfunction function, CUdeviceptr here, CUdeviceptr on_host)
 {
@@ -1347,6 +1414,7 @@ static const struct part alone[] = {
     {"queue", queue},
     {"refused", refused},
     {"unfinished", unfinished},
+    {"kept", keeps},
     {"ahead", ahead},
     {"hold", hold},
     {"place", place},

@@ -466,6 +466,13 @@ class Threads(Case):
     def test_threads(self):
         self.same([COMMAND, 'threads'], VARIANTS, seeds=SEEDS)
 
+    def test_kept_before_it_comes(self):
+        """A block that is to stay where it is does not come any more for a launch that began before."""
+        result = preloaded([COMMAND, 'kept'], dict(TURNS, SIM_SCHED='eager'))
+        self.assertEqual((result.status, result.out), (0, 'wrong: 0\n'), result.err)
+        pressure = result.report()['pressure']
+        self.assertEqual((pressure['moved_in_bytes'], pressure['stays_on_host_bytes']), (0, 16 * MIB))
+
 
 CALLS = ('cuMemAddressReserve', 'cuMemCreate', 'cuMemMap', 'cuMemSetAccess', 'cuMemUnmap', 'cuMemAddressFree',
          'cuMemRelease', 'cuMemGetAllocationGranularity')
