@@ -18,7 +18,7 @@
 
 struct waiting {
     struct ag_block *block;
-    CUstream stream; /* may be another one's name by now */
+    CUstream stream; /* may be another one's name by now; not NULL */
     CUevent event;   /* after all that may use the block */
 };
 
@@ -55,14 +55,14 @@ static struct ag_block *remove_at(unsigned i)
 
 bool ag_later_keep(struct ag_block *block, CUstream stream)
 {
-    struct waiting one = {.block = block, .stream = stream};
+    struct waiting one = {.block = block, .stream = stream ? stream : CU_STREAM_LEGACY};
     bool kept = false;
 
     ag_freed_movable(block); /* before another thread may have it */
     if (!begin())
         return false;
     if (self.n < MOST && ag_cu.cuEventCreate(&one.event, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS) {
-        kept = ag_cu.cuEventRecord(one.event, stream) == CUDA_SUCCESS;
+        kept = ag_cu.cuEventRecord(one.event, one.stream) == CUDA_SUCCESS;
         if (kept)
             self.at[self.n++] = one;
         else

@@ -11,11 +11,11 @@
 #include "interpose/core/driver/abi.h"
 #include "policy/ledger.h"
 
-/* A KEPT block waits here for the work of that stream. False, and it is untouched: a capture is
- * open, too many wait, or the driver refuses an event there. */
+/* A KEPT block waits here for the work of that stream (NULL: the legacy one). False, and it is
+ * untouched: a capture is open, too many wait, or the driver refuses an event there. */
 bool ag_later_keep(struct ag_block *block, CUstream stream);
-/* Hands out a block that waits for that stream, ordered after the work, for `bytes` in the current
- * context. False: there is none. */
+/* Hands out a block that waits for that stream, which is not NULL, ordered after the work, for
+ * `bytes` in the current context. False: there is none. */
 bool ag_later_take(CUdeviceptr *ret_address, size_t bytes, CUstream stream, const void *caller);
 /* Blocks whose streams have come there go where freed blocks go; of the first few, or of `all`. */
 void ag_later_collect(bool all);

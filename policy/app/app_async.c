@@ -96,13 +96,15 @@ struct request {
     uint64_t began; /* ticks; 0 where nobody traces */
 };
 
+/* NULL stands for the legacy stream alone. */
+static CUstream stream_apart(const struct request *request)
+{
+    return !request->stream && request->per_thread ? CU_STREAM_PER_THREAD : request->stream;
+}
+
 static void trace_request(const struct request *request, enum ag_trace_kind kind,
                           CUdeviceptr address, const struct ag_device *device, CUresult result)
 {
-    CUstream stream = request->stream;
-
-    if (!stream && request->per_thread)
-        stream = CU_STREAM_PER_THREAD;
     ag_trace_add(&(struct ag_trace_event){
         .kind = (uint8_t)kind,
         .ticks = request->began,
@@ -111,7 +113,7 @@ static void trace_request(const struct request *request, enum ag_trace_kind kind
         .placement = AG_TRACE_PLACE_APP_POOL,
         .address = address,
         .size = request->bytes,
-        .stream = (uintptr_t)stream,
+        .stream = (uintptr_t)stream_apart(request),
         .caller = (uintptr_t)request->caller,
         .code = (uint16_t)result,
     });
@@ -405,7 +407,7 @@ CUresult ag_app_free(CUdeviceptr address, CUstream stream, bool per_thread, cons
     if (address && ag_ledger_may_have(address) && ag_ledger_look(address, &block) &&
         (ag_private_of_thread || !ag_capture_takes(stream, per_thread)))
         return ag_free_async(
-            address, stream, free_async,
+            address, stream_apart(&request), free_async,
             per_thread ? ag_cu.cuStreamSynchronize_ptsz : ag_cu.cuStreamSynchronize, caller);
     result = free_async(address, stream);
     if (result != CUDA_SUCCESS)

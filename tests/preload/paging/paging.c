@@ -1373,25 +1373,45 @@ static void ordered(unsigned n)
     say("wrong: %u", wrong);
 }
 
-/* A free and an allocation while the stream has work wait for nothing. */
-static void unwaited(void)
-{
-    CUdeviceptr p, q;
-    CUstream stream;
+/* As code has them that is compiled for a default stream of each thread's own. */
+CUresult cuMemAllocAsync_ptsz(CUdeviceptr *p, size_t bytes, CUstream stream);
+CUresult cuMemFreeAsync_ptsz(CUdeviceptr p, CUstream stream);
 
-    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-    OK(cuMemAllocAsync(&p, BYTES, stream));
+/* A free and an allocation while the stream has work wait for nothing. */
+static void unwaited_on(CUstream stream)
+{
+    CUresult (*alloc)(CUdeviceptr *, size_t, CUstream) = cuMemAllocAsync;
+    CUresult (*free_later)(CUdeviceptr, CUstream) = cuMemFreeAsync;
+    CUstream named = stream;
+    CUdeviceptr p, q;
+
+    if (stream == CU_STREAM_PER_THREAD) {
+        alloc = cuMemAllocAsync_ptsz;
+        free_later = cuMemFreeAsync_ptsz;
+        named = NULL;
+    }
+    OK(alloc(&p, BYTES, named));
     launch_fill(stream, p, WORDS, 1);
-    OK(cuMemFreeAsync(p, stream));
+    OK(free_later(p, named));
     SAY_CODE("after a free", cuStreamQuery(stream));
-    OK(cuMemAllocAsync(&q, BYTES, stream));
+    OK(alloc(&q, BYTES, named));
     launch_fill(stream, q, WORDS, 2);
     say("the same block: %s", p == q ? "yes" : "no");
     SAY_CODE("after an allocation", cuStreamQuery(stream));
     OK(cuStreamSynchronize(stream));
     say("wrong: %u", count_wrong(q, WORDS, 2));
-    OK(cuMemFreeAsync(q, stream));
+    OK(free_later(q, named));
+}
+
+static void unwaited(void)
+{
+    CUstream stream;
+
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    unwaited_on(stream);
     OK(cuStreamDestroy(stream));
+    unwaited_on(NULL);
+    unwaited_on(CU_STREAM_PER_THREAD);
 }
 
 static void hold(void)

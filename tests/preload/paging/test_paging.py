@@ -89,7 +89,7 @@ class Answers(Case):
             report = result.report()
             self.assertEqual((report['async']['paged'], report['pressure']['movable_lost']), (3 * 2 * 8, 0))
         result = preloaded([COMMAND, 'ordered', '0'], dict(variants[0], SIM_SCHED='reluctant'))
-        self.assertEqual(result.out, 'after a free: 600\nthe same block: yes\nafter an allocation: 600\nwrong: 0\n')
+        self.assertEqual(result.out, 3 * 'after a free: 600\nthe same block: yes\nafter an allocation: 600\nwrong: 0\n')
 
     def test_graphs(self):
         self.same([COMMAND, 'graphs', '3', '3'], [TURNS], seeds=SEEDS)
