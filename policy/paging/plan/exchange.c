@@ -321,13 +321,15 @@ void ag_exchange_want(struct ag_movable *range, struct ag_piece *piece)
     self.wanted[self.n_wanted++] = (struct ag_move){.range = range, .piece = piece};
 }
 
-/* Drops of what is wanted what is worth less than that which would have to go for it. */
+/* Drops of what is wanted what is worth less than that which would have to go for it. Launches of
+ * other threads are logged meanwhile. */
 static void drop_what_is_worth_less(void)
 {
     uint64_t worth = 0, room = 0, its;
     unsigned n_victims = 0, n = 0;
 
     list_victims();
+    (void)ag_ranges_lock();
     for (unsigned i = 0; i < self.n_wanted; i++) {
         struct ag_piece *piece = self.wanted[i].piece;
 
@@ -344,6 +346,7 @@ static void drop_what_is_worth_less(void)
         self.wanted[n] = self.wanted[i];
         self.due[n++] = self.due[i];
     }
+    ag_ranges_unlock();
     self.n_wanted = n;
 }
 

@@ -9,6 +9,8 @@
  *     paging captured    copies and fills without a stream in captures, and frees, of a block whose
  *                        copies wait and of one whose do not
  *     paging threads     four threads with blocks of their own
+ *     paging turns-of-threads
+ *                        four threads that use four blocks of 16 MiB each in turn
  *     paging frees       sizes that differ, freed and allocated in turns
  *     paging place       where it is to lie, as the control API is told; two turns of it
  *     paging room        the same, without room on the device
@@ -708,6 +710,47 @@ static void turns(CUfunction function, unsigned n, unsigned k, const char *names
         OK(cuCtxSynchronize()); /* what the pass took can be seen */
     }
     say("wrong: %u", end_turns(p, often));
+}
+
+static CUfunction touched_by_all;
+
+/* Blocks of its own in turn, on a stream of its own. */
+static void *take_turns(void *unused)
+{
+    CUdeviceptr p[TURN_BLOCKS / N_THREADS];
+    uint32_t wrong = 0;
+    CUstream stream;
+
+    OK(cuCtxSetCurrent(context));
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    for (unsigned i = 0; i < TURN_BLOCKS / N_THREADS; i++) {
+        OK(cuMemAlloc(&p[i], TURN_BYTES));
+        launch_fill(stream, p[i], TURN_BYTES / sizeof(uint32_t), i);
+    }
+    for (unsigned turn = 0; turn < 60; turn++)
+        touch_often(touched_by_all, p[turn / 5 % (TURN_BLOCKS / N_THREADS)], 5, stream);
+    OK(cuStreamSynchronize(stream));
+    for (unsigned i = 0; i < TURN_BLOCKS / N_THREADS; i++) {
+        wrong += count_wrong(p[i], 1, i + 300 / (TURN_BLOCKS / N_THREADS));
+        OK(cuMemFree(p[i]));
+    }
+    all_wrong += wrong;
+    OK(cuStreamDestroy(stream));
+    return unused;
+}
+
+/* Others launch, and log what they use, while one moves. */
+static void turns_of_threads(void)
+{
+    pthread_t thread[N_THREADS];
+
+    OK(cuCtxGetCurrent(&context));
+    touched_by_all = touch_function();
+    for (unsigned i = 0; i < N_THREADS; i++)
+        OK(pthread_create(&thread[i], NULL, take_turns, NULL));
+    for (unsigned i = 0; i < N_THREADS; i++)
+        OK(pthread_join(thread[i], NULL));
+    say("wrong: %u", (uint32_t)all_wrong);
 }
 
 static void touch_edge(const struct sim_kernel_call *call)
@@ -1429,6 +1472,7 @@ static const struct part alone[] = {
     {"at-once", returns_at_once},
     {"captured", captured},
     {"threads", threads},
+    {"turns-of-threads", turns_of_threads},
     {"frees", frees},
     {"reset", reset},
     {"queue", queue},

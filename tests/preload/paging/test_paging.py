@@ -466,6 +466,12 @@ class Threads(Case):
     def test_threads(self):
         self.same([COMMAND, 'threads'], VARIANTS, seeds=SEEDS)
 
+    def test_turns_of_threads(self):
+        """What one moves is chosen by what others log."""
+        result = preloaded([COMMAND, 'turns-of-threads'], dict(TURNS, SIM_SCHED='eager'))
+        self.assertEqual((result.status, result.out), (0, 'wrong: 0\n'), result.err)
+        self.assertGreater(result.report()['pressure']['moves'], 0)
+
     def test_kept_before_it_comes(self):
         """A block that is to stay where it is does not come any more for a launch that began before."""
         result = preloaded([COMMAND, 'kept'], dict(TURNS, SIM_SCHED='eager'))
