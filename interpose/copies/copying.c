@@ -431,20 +431,20 @@ static bool copy_undisturbed(struct attempt *attempt)
 
 /* --- the steps --- */
 
+/* A capture that another thread has begun since the call came in goes on. */
 static bool try_copy(struct attempt *attempt)
 {
-    CUstreamCaptureMode mode;
+    CUstreamCaptureMode mode = ag_capture_relax();
     int depth = ag_entry_depth;
-    bool copied;
+    bool copied = false;
 
-    if (!await_stream(attempt))
-        return false;
-    ag_entry_depth = 1;
-    mode = ag_capture_relax();
-    copied = copy_undisturbed(attempt);
-    ag_entry_depth = depth;
+    if (await_stream(attempt)) {
+        ag_entry_depth = 1;
+        copied = copy_undisturbed(attempt);
+        ag_entry_depth = depth;
+    }
     /* Nothing is claimed any more: this ends when the program's work does, as in await_stream().
-     * Once the slot is another copy's, this one is done. A capture of another thread goes on. */
+     * Once the slot is another copy's, this one is done. */
     if (attempt->begun)
         attempt->copying->result = ag_cu.cuEventSynchronize(attempt->begun);
     ag_capture_restore(mode);

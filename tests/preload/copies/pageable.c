@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <unistd.h>
 
@@ -459,6 +460,83 @@ static void captures(void)
     say("captured: %zu wrong", wrong(pinned, bytes, 2));
 }
 
+/* Who captures waits for WANTED; who copies for the next two. */
+enum { NOT_WANTED, COPYING, WANTED, BEGUN, COPIED };
+static _Atomic int capture_state;
+static const unsigned char *asked_about;
+
+static void await_capture(int state)
+{
+    while (atomic_load(&capture_state) != state)
+        (void)usleep(100);
+}
+
+/* A capture begins in another thread, unless one has during this copy. */
+static void have_captured(void)
+{
+    int copying = COPYING;
+
+    if (!atomic_compare_exchange_strong(&capture_state, &copying, WANTED))
+        return;
+    await_capture(BEGUN);
+}
+
+/* The library asks the kernel for the pages of a copy, and the driver about its stream behind
+ * that. */
+__attribute__((visibility("default"))) int madvise(void *memory, size_t bytes, int advice)
+{
+    if (asked_about && (uintptr_t)memory / PAGE == (uintptr_t)asked_about / PAGE)
+        have_captured();
+    return (int)syscall(SYS_madvise, memory, bytes, advice);
+}
+
+static void *capture_meanwhile(void *n)
+{
+    CUstream stream;
+    CUgraph graph;
+
+    OK(cuCtxSetCurrent(context));
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    for (uintptr_t i = 0; i < (uintptr_t)n; i++) {
+        await_capture(WANTED);
+        OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+        atomic_store(&capture_state, BEGUN);
+        await_capture(COPIED);
+        SAY_CODE("the capture's end", cuStreamEndCapture(stream, &graph));
+        atomic_store(&capture_state, NOT_WANTED);
+    }
+    return NULL;
+}
+
+/* No copy ends such a capture (R611, R1175 to R1177), be its stream idle or not. Natively nobody
+ * asks the kernel for pages, and the capture begins behind the copy. */
+static void captured_meanwhile(void)
+{
+    enum { N = 4 * N_WAYS };
+    size_t bytes = 2 * MIB;
+    unsigned char *host = mapped(bytes, PROT_READ | PROT_WRITE);
+    CUdeviceptr device;
+    pthread_t thread;
+
+    small_kinds();
+    OK(cuMemAlloc(&device, bytes));
+    asked_about = host;
+    CHECK(!pthread_create(&thread, NULL, capture_meanwhile, (void *)(uintptr_t)N));
+    for (int i = 0; i < N; i++) {
+        int way = i / 4;
+
+        atomic_store(&capture_state, COPYING);
+        if (i & 2)
+            OK(cuMemsetD8Async(device, 1, bytes, stream_of(way)));
+        SAY_CODE("a copy",
+                 i & 1 ? copy_out(way, host, device, bytes) : copy_in(way, device, host, bytes));
+        have_captured();
+        atomic_store(&capture_state, COPIED);
+        await_capture(NOT_WANTED);
+    }
+    CHECK(!pthread_join(thread, NULL));
+}
+
 /* A kernel waits for what the program does after copies on its stream, and on others. More than two
  * pieces of 1 MiB wait for the kernel natively, too (R1025, R1052). */
 static void behind(void)
@@ -800,7 +878,7 @@ static const struct part parts[] = {
     {"behind", behind},       {"handled", handled},   {"untouched", untouched},
     {"forks", forks},         {"errors", errors},     {"little", little},
     {"much", much},           {"row", row},           {"kernels", row_with_kernels},
-    {"large", behind_large},  {"legacy", legacy},
+    {"large", behind_large},  {"legacy", legacy},     {"meanwhile", captured_meanwhile},
 };
 
 int main(int argc, char **argv)

@@ -68,6 +68,10 @@ class Pageable(Case):
     def test_captures(self):
         self.same([program('preload_pageable'), 'captures'], variants=VARIANTS)
 
+    @but_under_tsan
+    def test_a_capture_begins_meanwhile(self):
+        self.same([program('preload_pageable'), 'meanwhile'], variants=VARIANTS, settings={'SIM_SCHED': 'lazy'})
+
     def test_behind_a_kernel_that_waits_for_the_program(self):
         self.crewed('behind', 3, seeds=SEEDS)
 
