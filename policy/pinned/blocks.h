@@ -113,7 +113,7 @@ struct ag_pinned_seen {
     size_t size, requested;
     uint64_t buffer_id;
     unsigned how;
-    const struct ag_context *context;
+    struct ag_context *context;
     bool is_live, is_made;
 };
 bool ag_pinned_blocks_look(uint64_t address, struct ag_pinned_seen *ret_seen);

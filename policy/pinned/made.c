@@ -210,14 +210,19 @@ static void enter_like(const struct ag_context *context, unsigned how, CUdevicep
     ag_lock_release(&table.lock);
 }
 
-static CUdeviceptr allocate(const struct ag_context *context, unsigned how)
+/* It ends with the context in which it was made. */
+static CUdeviceptr allocate(struct ag_context *context, unsigned how)
 {
     CUstreamCaptureMode previous = ag_capture_relax();
     void *pages = NULL;
-    CUresult result = how == AG_PINNED_PLAIN
-                          ? ag_cu.cuMemAllocHost_v2(&pages, 2 * AG_PINNED_LIKE_BYTES)
-                          : ag_cu.cuMemHostAlloc(&pages, 2 * AG_PINNED_LIKE_BYTES, how);
+    bool pushed;
+    CUresult result = ag_context_make_current(context, &pushed);
 
+    if (result == CUDA_SUCCESS)
+        result = how == AG_PINNED_PLAIN
+                     ? ag_cu.cuMemAllocHost_v2(&pages, 2 * AG_PINNED_LIKE_BYTES)
+                     : ag_cu.cuMemHostAlloc(&pages, 2 * AG_PINNED_LIKE_BYTES, how);
+    ag_context_restore(pushed);
     ag_capture_restore(previous);
     if (result != CUDA_SUCCESS)
         return 0;
@@ -225,7 +230,7 @@ static CUdeviceptr allocate(const struct ag_context *context, unsigned how)
     return (uintptr_t)pages;
 }
 
-CUdeviceptr ag_pinned_made_like(const struct ag_context *context, unsigned how, size_t offset)
+CUdeviceptr ag_pinned_made_like(struct ag_context *context, unsigned how, size_t offset)
 {
     CUdeviceptr address = look_up(context, how);
 

@@ -29,9 +29,9 @@ void *ag_pinned_made_get(const struct ag_context *context, size_t bytes);
 CUresult ag_pinned_made_free(void *memory, size_t bytes);
 
 /* An address in memory that the driver allocated as the program asked for its own (`how` as in
- * blocks.h), of the current context: where that begins, or inside, as `offset` says. 0: there is
- * none. */
-CUdeviceptr ag_pinned_made_like(const struct ag_context *context, unsigned how, size_t offset);
+ * blocks.h), of that context, whichever is current: where it begins, or inside, as `offset` says.
+ * 0: there is none. */
+CUdeviceptr ag_pinned_made_like(struct ag_context *context, unsigned how, size_t offset);
 #define AG_PINNED_LIKE_BYTES ((size_t)4096) /* that are there, at least */
 /* The context ends, and those pages with it. */
 void ag_pinned_made_context_dying(const struct ag_context *context);

@@ -279,6 +279,27 @@ static void large_in_context(void)
     SAY_CODE("free", cuMemFreeHost(p));
 }
 
+/* The context that asked about another one's memory first ends before that one. */
+static void large_asked_elsewhere(void)
+{
+    CUcontext owner, asks;
+    char *p;
+
+    OK(cuCtxCreate(&owner, NULL, 0, 0));
+    OK(cuMemHostAlloc((void **)&p, LARGE, CU_MEMHOSTALLOC_PORTABLE));
+    OK(cuCtxCreate(&asks, NULL, 0, 0));
+    say("asked elsewhere");
+    say_kind(p);
+    OK(cuCtxDestroy(asks));
+    OK(cuCtxSetCurrent(owner));
+    say("asked where it is from");
+    say_kind(p);
+    SAY_CODE("unregistered", cuMemHostUnregister(p));
+    SAY_CODE("free", cuMemFreeHost(p));
+    OK(cuCtxDestroy(owner));
+    OK(cuCtxSetCurrent(context));
+}
+
 static void large(void)
 {
     void *p;
@@ -289,6 +310,7 @@ static void large(void)
     OK(cuMemAllocHost(&p, LARGE));
     say_host(p, 4096);
     SAY_CODE("free", cuMemFreeHost(p));
+    large_asked_elsewhere();
     large_in_context();
 }
 
