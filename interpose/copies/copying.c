@@ -12,6 +12,7 @@
 #endif
 #include "interpose/copies/copying.h"
 
+#include <errno.h>
 #include <unistd.h>
 
 #include "graph/record/box.h"
@@ -451,9 +452,12 @@ static bool try_copy(struct attempt *attempt)
     return copied;
 }
 
+/* The hook was left before a call that waits: errno is kept here. */
 static bool copy_it(struct ag_copying *copying, struct ag_copied *what,
                     struct ag_copying_place place)
 {
+    int error = errno;
+    bool copied;
     struct attempt attempt = {
         .copying = copying,
         .context = ag_context_current(),
@@ -468,9 +472,11 @@ static bool copy_it(struct ag_copying *copying, struct ag_copied *what,
     copying->bytes = what->width * what->height * what->depth;
     attempt.transfer.what = *what;
     attempt.thread = attempt.transfer.stream == CU_STREAM_PER_THREAD ? gettid() : 0;
-    return attempt.context && !reads_host_memory(attempt.context->device) &&
-           is_own_stream(attempt.context, attempt.transfer.stream) && is_there(what) &&
-           try_copy(&attempt);
+    copied = attempt.context && !reads_host_memory(attempt.context->device) &&
+             is_own_stream(attempt.context, attempt.transfer.stream) && is_there(what) &&
+             try_copy(&attempt);
+    errno = error;
+    return copied;
 }
 
 /* Relaxed: a count alone. */

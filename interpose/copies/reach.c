@@ -15,6 +15,7 @@
 #endif
 #include "interpose/copies/reach.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -57,6 +58,7 @@ bool ag_reach_get(const void *memory, size_t bytes, bool for_writing)
 bool ag_reach_can(void)
 {
     static _Atomic int state;
+    int error = errno;
     size_t page;
     void *memory;
 
@@ -67,6 +69,7 @@ bool ag_reach_can(void)
                     memory && ag_reach_get(memory, page, true) ? AG_ONCE_DONE : AG_ONCE_FAILED);
         if (memory)
             ag_pages_free(memory, page);
+        errno = error;
     }
     return ag_once_is_done(&state);
 }

@@ -4,6 +4,7 @@
 #define _GNU_SOURCE
 #endif
 #include <dirent.h>
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -141,11 +142,12 @@ static void there_and_back(int way, unsigned char *source, unsigned char *target
     CUdeviceptr device;
 
     OK(cuMemAlloc(&device, bytes + 64));
+    errno = 0;
     OK(copy_in(way, device + value % 5, source, bytes));
     if (writes)
         memset(source, 0xee, bytes);
     OK(copy_out(way, target, device + value % 5, bytes));
-    say("way %d, %zu bytes: %zu wrong", way, bytes, wrong(target, bytes, value));
+    say("way %d, %zu bytes: %zu wrong, errno %d", way, bytes, wrong(target, bytes, value), errno);
     OK(cuMemFree(device));
 }
 
@@ -465,6 +467,10 @@ enum { NOT_WANTED, COPYING, WANTED, BEGUN, COPIED };
 static _Atomic int capture_state;
 static const unsigned char *asked_about;
 
+#define POPULATE_READ  22 /* since Linux 5.14 */
+#define POPULATE_WRITE 23
+static bool kernel_is_older;
+
 static void await_capture(int state)
 {
     while (atomic_load(&capture_state) != state)
@@ -487,6 +493,10 @@ __attribute__((visibility("default"))) int madvise(void *memory, size_t bytes, i
 {
     if (asked_about && (uintptr_t)memory / PAGE == (uintptr_t)asked_about / PAGE)
         have_captured();
+    if (kernel_is_older && (advice == POPULATE_READ || advice == POPULATE_WRITE)) {
+        errno = EINVAL;
+        return -1;
+    }
     return (int)syscall(SYS_madvise, memory, bytes, advice);
 }
 
@@ -506,6 +516,12 @@ static void *capture_meanwhile(void *n)
         atomic_store(&capture_state, NOT_WANTED);
     }
     return NULL;
+}
+
+static void on_an_older_kernel(void)
+{
+    kernel_is_older = true;
+    small_kinds();
 }
 
 /* No copy ends such a capture (R611, R1175 to R1177), be its stream idle or not. Natively nobody
@@ -802,8 +818,10 @@ static void errors(void)
     SAY_CODE("from no memory", cuMemcpyHtoD(device, NULL, bytes));
     SAY_CODE("to no memory", cuMemcpyDtoH(host, device + 64 * MIB, bytes));
     SAY_CODE("no stream", cuMemcpyHtoDAsync(device, host, bytes, (CUstream)(uintptr_t)0x1234560));
+    errno = 0;
     SAY_CODE("from a device's address", cuMemcpyHtoD(device, nowhere, bytes));
     SAY_CODE("to a device's address", cuMemcpyDtoH(nowhere, device, bytes));
+    say("errno %d", errno);
     SAY_CODE("the other way", cuMemcpyHtoD((CUdeviceptr)(uintptr_t)host, host, bytes));
     OK(cuMemcpyDtoH(host, device, bytes));
 }
@@ -872,13 +890,28 @@ static void much(void)
 }
 
 static const struct part parts[] = {
-    {"kinds", kinds},         {"rows", rows},         {"order", order},
-    {"threads", threads},     {"faults", faults},     {"signals", signals},
-    {"cancelled", cancelled}, {"contexts", contexts}, {"captures", captures},
-    {"behind", behind},       {"handled", handled},   {"untouched", untouched},
-    {"forks", forks},         {"errors", errors},     {"little", little},
-    {"much", much},           {"row", row},           {"kernels", row_with_kernels},
-    {"large", behind_large},  {"legacy", legacy},     {"meanwhile", captured_meanwhile},
+    {"kinds", kinds},
+    {"rows", rows},
+    {"order", order},
+    {"threads", threads},
+    {"faults", faults},
+    {"signals", signals},
+    {"cancelled", cancelled},
+    {"contexts", contexts},
+    {"captures", captures},
+    {"behind", behind},
+    {"handled", handled},
+    {"untouched", untouched},
+    {"forks", forks},
+    {"errors", errors},
+    {"little", little},
+    {"much", much},
+    {"row", row},
+    {"kernels", row_with_kernels},
+    {"large", behind_large},
+    {"legacy", legacy},
+    {"meanwhile", captured_meanwhile},
+    {"older", on_an_older_kernel},
 };
 
 int main(int argc, char **argv)

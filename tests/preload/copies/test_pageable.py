@@ -42,6 +42,10 @@ class Pageable(Case):
     def test_kinds_of_memory(self):
         self.crewed('kinds', 60)
 
+    def test_an_older_kernel_leaves_them_to_the_driver(self):
+        for _, result in self.same([program('preload_pageable'), 'older'], variants=VARIANTS[:1]):
+            self.assertEqual(result.report()['copies']['crew'], 0)
+
     @but_under_tsan
     def test_long_rows(self):
         self.crewed('rows', 3)
