@@ -155,6 +155,44 @@ class Tuned(OutputTest):
         self.assert_refused(self.tune("--html", settings, "true"), "this is a file of settings", status=1)
 
 
+class Several(OutputTest):
+    """Nothing that a command writes lies within something else, or in its place."""
+
+    def trace_of(self, *args):
+        return allograft("trace", self.trace, *args, cwd=self.folder)
+
+    def tune(self, *args):
+        return allograft("tune", "--runs", "1", *args, "true", cwd=self.folder,
+                         env=clean_environment(TMPDIR=self.folder))
+
+    def test_two_files_of_one_name(self):
+        os.mkdir(self.path("far"))
+        os.symlink("new", self.path("link"))
+        with self.assert_untouched():
+            for other in ("new", "./new", self.path("new"), "far/../new", "link"):
+                self.assert_refused(self.trace_of("--force", "--perfetto", "new", "--torch-snapshot", other),
+                                    f"trace: --torch-snapshot {other}: --perfetto writes there, too")
+            self.assert_refused(self.tune("--force", "--write", "new", "--html", "./new"),
+                                "tune: --html ./new: --write writes there, too")
+        result = self.trace_of("--perfetto", "new", "--torch-snapshot", "far/new")
+        self.assert_silent(result, "")
+        for name in ("new", "far/new"):
+            self.assertTrue(os.path.getsize(self.path(name)), name)
+
+    def test_standard_output_has_one(self):
+        with self.assert_untouched():
+            for option in ("--perfetto", "--torch-snapshot"):
+                for words in (["--csv", "rmm"], ["--summary"]):
+                    self.assert_refused(self.trace_of(*words, option, "-"),
+                                        f"trace: {option} -: standard output is for what {words[0]} prints")
+            self.assert_refused(self.trace_of("--summary", "--csv", "rmm"), "--summary or --csv")
+            self.assert_refused(self.trace_of("--perfetto", "-", "--torch-snapshot", "/dev/stdout"), "writes there, too")
+            for option in ("--write", "--html"):
+                self.assert_refused(self.tune("--json", option, "-"), f"tune: {option} -: standard output is for")
+            self.assertTrue(self.tune("--html", "-").stdout.startswith("<!doctype html>"))
+            self.assertTrue(self.tune("--write", "-").stdout.startswith("# Best of `allograft tune`"))
+
+
 class Run(OutputTest):
     """What the library writes when the program is done."""
 

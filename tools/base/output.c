@@ -262,6 +262,65 @@ int output_check(struct output *output)
     return check_folder(output, there);
 }
 
+/* ---- several outputs ----------------------------------------------------------------------- */
+
+static bool is_same_file(const struct stat *a, const struct stat *b)
+{
+    return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+}
+
+/* The last name of the path; what its folder is goes to *ret_folder. */
+static const char *split_target(const char *target, struct stat *ret_folder)
+{
+    const char *slash = strrchr(target, '/');
+    char folder[PATH_MAX] = ".";
+
+    if (slash)
+        snprintf(folder, sizeof(folder), "%.*s", (int)(slash - target) + 1, target);
+    if (stat(folder, ret_folder))
+        memset(ret_folder, 0, sizeof(*ret_folder));
+    return slash ? slash + 1 : target;
+}
+
+/* A device takes what both write, one after the other. */
+static bool is_same_place(const struct output *a, const struct output *b)
+{
+    struct stat at_a, at_b;
+    const char *name;
+
+    if (a->descriptor >= 0 || b->descriptor >= 0)
+        return a->descriptor == b->descriptor;
+    if (a->in_place || b->in_place)
+        return false;
+    if (!stat(a->target, &at_a) && !stat(b->target, &at_b))
+        return is_same_file(&at_a, &at_b);
+    name = split_target(a->target, &at_a);
+    return !strcmp(name, split_target(b->target, &at_b)) && is_same_file(&at_a, &at_b);
+}
+
+int output_check_apart(const struct output *output, const struct output *other)
+{
+    if (!output->path || !other->path || !is_same_place(output, other))
+        return STATUS_OK;
+    command_complain("%s: %s %s: %s writes there, too; allowed: another file", output->command,
+                     output->option, output->path, other->option);
+    return STATUS_USAGE;
+}
+
+bool output_is_stdout(const struct output *output)
+{
+    return output->path && output->descriptor == STDOUT_FILENO;
+}
+
+int output_check_alone(const struct output *output, const char *printed)
+{
+    if (!output_is_stdout(output))
+        return STATUS_OK;
+    command_complain("%s: %s %s: standard output is for what %s prints; allowed: a file",
+                     output->command, output->option, output->path, printed);
+    return STATUS_USAGE;
+}
+
 /* ---- the temporary file -------------------------------------------------------------------- */
 
 static const int ending_signals[] = {SIGHUP, SIGINT, SIGTERM};

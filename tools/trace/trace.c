@@ -51,6 +51,27 @@ static void read_trace_words(const struct command_line *line, struct request *re
         request->summary || (!request->perfetto.path && !request->torch.path && !request->csv);
 }
 
+/* Nothing of what is written may lie within something else. */
+static int check_trace_outputs(struct request *request)
+{
+    const char *printed = request->csv ? "--csv" : request->summary ? "--summary" : NULL;
+    int status;
+
+    if ((request->perfetto.path && output_check(&request->perfetto)) ||
+        (request->torch.path && output_check(&request->torch)))
+        return STATUS_FAILED;
+    if (request->csv && request->summary) {
+        command_complain("trace: give --summary or --csv, not both");
+        return STATUS_USAGE;
+    }
+    status = output_check_apart(&request->torch, &request->perfetto);
+    if (!status && printed)
+        status = output_check_alone(&request->perfetto, printed);
+    if (!status && printed)
+        status = output_check_alone(&request->torch, printed);
+    return status;
+}
+
 /* Output made from a file that was truncated meanwhile is worthless. */
 static bool is_torn(const struct trace *trace, const struct request *request)
 {
@@ -87,12 +108,13 @@ int command_trace(const struct command_line *line)
     struct trace *trace;
     char why[256];
     bool good = true;
+    int status;
 
     read_trace_words(line, &request);
     output_keep_path(request.file);
-    if ((request.perfetto.path && output_check(&request.perfetto)) ||
-        (request.torch.path && output_check(&request.torch)))
-        return STATUS_FAILED;
+    status = check_trace_outputs(&request);
+    if (status)
+        return status;
     trace = trace_open(request.file, why, sizeof(why));
     if (!trace) {
         command_complain("trace: %s: %s", request.file, why);

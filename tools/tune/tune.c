@@ -606,14 +606,21 @@ static int write_config(unsigned best)
 static int check_outputs(void)
 {
     const char *config = getenv("ALLOGRAFT_CONFIG");
+    int status;
 
     for (unsigned i = 0; options.argv[i]; i++)
         output_keep_path(options.argv[i]);
     if (config)
         output_keep_path(config);
-    if (options.write.path && output_check(&options.write))
+    if ((options.write.path && output_check(&options.write)) ||
+        (options.html.path && output_check(&options.html)))
         return STATUS_FAILED;
-    return options.html.path ? output_check(&options.html) : STATUS_OK;
+    status = output_check_apart(&options.html, &options.write);
+    if (!status && options.json)
+        status = output_check_alone(&options.write, "--json");
+    if (!status && options.json)
+        status = output_check_alone(&options.html, "--json");
+    return status;
 }
 
 int command_tune(const struct command_line *line)
@@ -628,8 +635,11 @@ int command_tune(const struct command_line *line)
     if (settings_check_environment())
         return STATUS_USAGE;
     if (locate_library(library, sizeof(library)) != STATUS_OK ||
-        preload_check(library) != STATUS_OK || check_outputs() != STATUS_OK)
+        preload_check(library) != STATUS_OK)
         return STATUS_FAILED;
+    status = check_outputs();
+    if (status)
+        return status;
     if (options.simulate && simulate_driver(library, driver, sizeof(driver)) != STATUS_OK)
         return STATUS_FAILED;
     (void)sigaction(SIGINT, &action, NULL);
@@ -643,7 +653,7 @@ int command_tune(const struct command_line *line)
         best = 0;
     if (options.json)
         show_trials_json(best, passes);
-    else
+    else if (!output_is_stdout(&options.write) && !output_is_stdout(&options.html))
         show_table(best, passes);
     if (options.write.path)
         status = write_config(best);
