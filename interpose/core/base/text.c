@@ -360,7 +360,7 @@ int ag_text_parse_size(const char *text, uint64_t *ret_value, bool *ret_percent)
         return -EINVAL;
     percent = !strcmp(end, "%");
     factor = percent ? 1 : suffix_factor(end);
-    if (!factor || (percent && (value > 100 || (value == 100 && part > 0))))
+    if (!factor || (percent && value > 100) || (factor == 1 && part > 0))
         return -EINVAL;
     if (__builtin_mul_overflow(value, factor, &value) || value >> 63)
         return -EINVAL;

@@ -45,9 +45,9 @@ int ag_text_write(const struct ag_text *text, int fd);
  * sure when `fd` does not block. */
 int ag_text_write_within(int fd, const char *bytes, size_t n, int timeout_ms);
 
-/* "4096", "64KiB", "1.5GiB", "80%", "max". Decimal and binary suffixes both mean powers of 1024.
- * *ret_percent tells whether *ret_value is a percentage. Returns 0, or -EINVAL with both untouched.
- */
+/* "4096", "64KiB", "1.5GiB", "80%", "max". Decimal and binary suffixes both mean powers of 1024;
+ * bytes and percentages are whole. *ret_percent tells whether *ret_value is a percentage. Returns
+ * 0, or -EINVAL with both untouched. */
 int ag_text_parse_size(const char *text, uint64_t *ret_value, bool *ret_percent);
 
 /* Upper and lower case of English alike: are they the same; does `text` begin with `start`? */

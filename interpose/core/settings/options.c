@@ -42,7 +42,7 @@ struct reason {
 static const struct {
     const char *type, *text;
 } hints[] = {
-    {"SIZE", " (BYTES as 4096, 64KiB, 512MiB, 1.5GiB or 1TiB; N% of the device's memory)"},
+    {"SIZE", " (BYTES as 4096, 64KiB, 512MiB, 1.5GiB or 1TiB; N% of the memory, N a whole number)"},
     {"BYTES", " (as 4096, 64KiB, 512MiB or 1GiB)"},
     {"WORD_OR_BYTES", " (as 4096, 64KiB, 512MiB or 1GiB)"},
     {"COUNT", " (a whole number, without a unit)"},

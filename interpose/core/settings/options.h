@@ -21,7 +21,7 @@ enum ag_wait_mode { AG_WAIT_MODE_NATIVE, AG_WAIT_MODE_SLEEP, AG_WAIT_MODE_AUTO }
 enum ag_guard { AG_GUARD_OFF, AG_GUARD_POISON, AG_GUARD_CANARY, AG_GUARD_PAGE };
 
 struct ag_size {
-    uint64_t value; /* bytes, or a percentage of the device's memory; UINT64_MAX for no bound */
+    uint64_t value; /* bytes, or a percentage of the memory; UINT64_MAX for no bound */
     bool percent;
 };
 
