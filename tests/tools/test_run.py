@@ -701,6 +701,18 @@ class Library(RunTest):
     def test_named_wrongly_is_an_error(self):
         env = clean_environment(ALLOGRAFT_LIBRARY="/no/such.so")
         self.assert_refused(allograft("run", "true", env=env), "ALLOGRAFT_LIBRARY=/no/such.so", status=1)
+        with open(paths.library, "rb") as file:
+            head = file.read(64)
+        for name, content in (("empty", b""), ("text", b"no library\n" * 10), ("cut", head[:63]),
+                              ("other", head[:18] + b"\x08\x00" + head[20:])):
+            there = os.path.join(self.folder, name)
+            with open(there, "wb") as file:
+                file.write(content)
+            for words in (("run",), ("tune", "--runs", "1"), ("profile",)):
+                result = allograft(*words, "true", env=clean_environment(ALLOGRAFT_LIBRARY=there))
+                self.assert_refused(result, f"{there}: it is ", status=1)
+        result = allograft("run", "true", env=clean_environment(ALLOGRAFT_LIBRARY=self.folder))
+        self.assert_refused(result, f"{self.folder}: Is a directory", status=1)
 
     def test_in_a_place_ld_preload_cannot_name_is_an_error(self):
         for name in ("with space", "with:colon"):

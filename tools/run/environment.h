@@ -46,7 +46,8 @@ bool preload_can_name(const char *library);
 #define PRELOAD_CANNOT_NAME                                                                     \
     "LD_PRELOAD cannot name a path with a colon or a space in it; move the library, or make a " \
     "symbolic link to its folder and name the library through that by ALLOGRAFT_LIBRARY"
-/* STATUS_OK where it can, or STATUS_FAILED after a line on stderr. */
+/* STATUS_OK where it can, and the file is such a library as far as its head tells, or STATUS_FAILED
+ * after a line on stderr. */
 int preload_check(const char *library);
 /* Puts the library in front of what LD_PRELOAD names already, once. STATUS_OK, or STATUS_FAILED
  * after a line on stderr. */
