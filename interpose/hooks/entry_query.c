@@ -121,7 +121,27 @@ static CUresult altered(CUresult result)
 
 #include "interpose/hooks/made/queries.h"
 
-/* Memory of cudaMalloc has no handle, also where it is mapped. */
+/* Memory of cudaMalloc is none that the program has mapped, also where it is mapped: it cannot be
+ * unmapped, nor be opened and closed to devices, and has no handle. */
+AG_ENTRY CUresult cuMemUnmap(CUdeviceptr ptr, size_t size)
+{
+    AG_ENTER(cuMemUnmap, ptr, size);
+    if (ag_range_may_hold(ptr))
+        return ag_entry_leave(CUDA_ERROR_INVALID_VALUE);
+    wait_first();
+    return ag_entry_leave(ag_cu.cuMemUnmap(ptr, size));
+}
+
+AG_ENTRY CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *map,
+                                 size_t count)
+{
+    AG_ENTER(cuMemSetAccess, ptr, size, map, count);
+    if (ag_range_may_hold(ptr))
+        return ag_entry_leave(CUDA_ERROR_INVALID_VALUE);
+    wait_first();
+    return ag_entry_leave(ag_cu.cuMemSetAccess(ptr, size, map, count));
+}
+
 AG_ENTRY CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *address)
 {
     AG_ENTER(cuMemRetainAllocationHandle, handle, address);

@@ -115,6 +115,16 @@ static void say_attributes(CUcontext context, CUdeviceptr start, CUdeviceptr p)
     say("%u, %d, %d", type, device, host == NULL);
 }
 
+/* It is not the program's to unmap, nor to open or close. */
+static void say_not_mapped(CUdeviceptr p)
+{
+    CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+
+    SAY_CODE("closed", cuMemSetAccess(p, BYTES, &access, 1));
+    SAY_CODE("unmapped", cuMemUnmap(p, BYTES));
+    SAY_CODE("unmapped inside", cuMemUnmap(p + BYTES / 2, BYTES / 2));
+}
+
 /* Bytes by copies and fills that reach over pieces. */
 static uint32_t wrong_copies(CUdeviceptr a, CUdeviceptr b)
 {
@@ -169,6 +179,7 @@ static void blocks(CUcontext context)
         say_range(p[i], p[i] + BYTES - 1);
         say_attributes(context, p[i], p[i] + BYTES - MIB);
         SAY_CODE("free inside", cuMemFree(p[i] + 2 * MIB));
+        say_not_mapped(p[i]);
     }
     for (unsigned i = 0; i < BLOCKS; i++)
         wrong += count_wrong(p[i], WORDS, i);
