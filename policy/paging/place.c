@@ -71,7 +71,8 @@ static unsigned find_misplaced(const struct ag_context *context, struct ag_move 
 
 /* --- moving; between ag_move_begin() and ag_move_end() --- */
 
-/* Moves one batch. True: all of it, and there may be more. */
+/* Moves one batch, to where it is not: what the program wants may be something else by now. True:
+ * all of it, and there may be more. */
 static bool move_misplaced(struct ag_context *context)
 {
     unsigned n_all, n = find_misplaced(context, batch, &n_all), n_got = 0, moved;
@@ -79,7 +80,7 @@ static bool move_misplaced(struct ag_context *context)
     for (unsigned i = 0; i < n; i++) {
         batch[n_got] = batch[i];
         batch[n_got].to = ag_handle_get(context->device, batch[i].piece->size,
-                                        batch[i].piece->place == AG_PLACED_ON_DEVICE);
+                                        !batch[i].piece->handle->on_device);
         n_got += batch[n_got].to != NULL;
     }
     moved = n_got ? ag_move_pieces(context, batch, n_got) : 0;

@@ -11,6 +11,8 @@
  *     paging threads     four threads with blocks of their own
  *     paging turns-of-threads
  *                        four threads that use four blocks of 16 MiB each in turn
+ *     paging places-of-threads
+ *                        four threads that say where the same blocks are to lie
  *     paging frees       sizes that differ, freed and allocated in turns
  *     paging place       where it is to lie, as the control API is told; two turns of it
  *     paging room        the same, without room on the device
@@ -721,6 +723,39 @@ static void turns(CUfunction function, unsigned n, unsigned k, const char *names
         OK(cuCtxSynchronize()); /* what the pass took can be seen */
     }
     say("wrong: %u", end_turns(p, often));
+}
+
+static void *place_in_turns(void *blocks)
+{
+    const CUdeviceptr *p = blocks;
+
+    OK(cuCtxSetCurrent(context));
+    for (unsigned turn = 0; turn < 60; turn++)
+        /* NOLINTNEXTLINE(performance-no-int-to-ptr): an address of the device */
+        OK(allograft_memory_place((const void *)(uintptr_t)p[turn % BLOCKS], BYTES,
+                                  (allograft_place)(turn % 3)));
+    return NULL;
+}
+
+/* Where one says that a block is to lie another may say something else meanwhile. */
+static void places_of_threads(void)
+{
+    CUdeviceptr p[BLOCKS];
+    pthread_t thread[N_THREADS];
+    uint32_t wrong = 0;
+
+    OK(cuCtxGetCurrent(&context));
+    allocate_all(p);
+    for (unsigned i = 0; i < BLOCKS; i++)
+        launch_fill(NULL, p[i], WORDS, i);
+    for (unsigned i = 0; i < N_THREADS; i++)
+        OK(pthread_create(&thread[i], NULL, place_in_turns, p));
+    for (unsigned i = 0; i < N_THREADS; i++)
+        OK(pthread_join(thread[i], NULL));
+    for (unsigned i = 0; i < BLOCKS; i++)
+        wrong += count_wrong(p[i], WORDS, i);
+    say("wrong: %u", wrong);
+    free_all(p);
 }
 
 static CUfunction touched_by_all;
@@ -1484,6 +1519,7 @@ static const struct part alone[] = {
     {"captured", captured},
     {"threads", threads},
     {"turns-of-threads", turns_of_threads},
+    {"places-of-threads", places_of_threads},
     {"frees", frees},
     {"reset", reset},
     {"queue", queue},

@@ -472,6 +472,12 @@ class Threads(Case):
         self.assertEqual((result.status, result.out), (0, 'wrong: 0\n'), result.err)
         self.assertGreater(result.report()['pressure']['moves'], 0)
 
+    def test_places_of_threads(self):
+        """Where memory is to lie, several threads say at the same time."""
+        result = preloaded([COMMAND, 'places-of-threads'], dict(TURNS, SIM_SCHED='eager'))
+        self.assertEqual((result.status, result.out), (0, 'wrong: 0\n'), result.err)
+        self.assertGreater(result.report()['pressure']['moves'], 0)
+
     def test_kept_before_it_comes(self):
         """A block that is to stay where it is does not come any more for a launch that began before."""
         result = preloaded([COMMAND, 'kept'], dict(TURNS, SIM_SCHED='eager'))
