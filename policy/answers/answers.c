@@ -40,6 +40,7 @@
 #include "policy/ipc/ipc.h"
 #include "policy/ledger.h"
 #include "policy/paging/handles.h"
+#include "policy/paging/latch.h"
 #include "policy/paging/ranges.h"
 #include "policy/pinned/pinned_answers.h"
 #include "policy/pressure.h"
@@ -250,12 +251,24 @@ static CUresult pinned_attributes(unsigned count, CUpointer_attribute *attribute
     return result;
 }
 
+/* The driver knows nothing of a piece that is being mapped to other memory: before it is asked
+ * about what can move, nothing does any more, until ag_latch_leave(). False: that is not due. */
+static bool keep_in_place(CUdeviceptr address)
+{
+    bool may_move = ag_range_may_hold(address);
+
+    if (may_move)
+        ag_latch_enter();
+    return may_move;
+}
+
 CUresult ag_answer_attribute(void *data, CUpointer_attribute attribute, CUdeviceptr address)
 {
     struct ag_block_seen block;
     struct ag_pinned_seen pinned;
     enum ag_found found;
     CUresult result;
+    bool is_kept;
 
     if (ag_pinned_answers_find(address, &pinned))
         return pinned_attribute(data, attribute, address, &pinned);
@@ -265,7 +278,10 @@ CUresult ag_answer_attribute(void *data, CUpointer_attribute attribute, CUdevice
     if (found == AG_FOUND_BLOCK && block.desc.source == AG_SOURCE_MOVABLE &&
         attribute == CU_POINTER_ATTRIBUTE_HOST_POINTER)
         return CUDA_ERROR_INVALID_VALUE;
+    is_kept = keep_in_place(address);
     result = ag_cu.cuPointerGetAttribute(data, attribute, address);
+    if (is_kept)
+        ag_latch_leave();
     if (result == CUDA_SUCCESS)
         correct_found(data, attribute, found, &block);
     return result;
@@ -279,13 +295,17 @@ CUresult ag_answer_attributes(unsigned count, CUpointer_attribute *attributes, v
     CUdeviceptr asked = address;
     enum ag_found found;
     CUresult result;
+    bool is_kept;
 
     if (ag_pinned_answers_find(address, &pinned))
         return pinned_attributes(count, attributes, data, address, &pinned);
     found = ag_lookup_quickly(address, &block);
     if (found == AG_FOUND_FREED)
         asked = AG_LOOKUP_UNKNOWN;
+    is_kept = keep_in_place(asked);
     result = ag_cu.cuPointerGetAttributes(count, attributes, data, asked);
+    if (is_kept)
+        ag_latch_leave();
 
     for (unsigned i = 0; result == CUDA_SUCCESS && i < count; i++) {
         if (found == AG_FOUND_FREED)

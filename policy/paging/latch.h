@@ -1,8 +1,9 @@
 /* Who is handing work to the driver? Pieces move only while nobody is (mover.h).
  *
- * A hook of work enters the latch before the driver's call and leaves it after that. Who moves
- * pieces closes the latch, waits for those inside, and then for the device. Work that reaches the
- * driver by calls that nobody brackets so ends all moving, before the first of them. */
+ * A hook of work enters the latch before the driver's call and leaves it after that, and so does
+ * one that asks the driver about memory that can move. Who moves pieces closes the latch, waits for
+ * those inside, and then for the device. Work that reaches the driver by calls that nobody brackets
+ * so ends all moving, before the first of them. */
 #ifndef AG_PAGING_LATCH_H
 #define AG_PAGING_LATCH_H
 

@@ -13,6 +13,7 @@
  *                        four threads that use four blocks of 16 MiB each in turn
  *     paging places-of-threads
  *                        four threads that say where the same blocks are to lie
+ *     paging questions   one thread asks about blocks that move for another one
  *     paging frees       sizes that differ, freed and allocated in turns
  *     paging place       where it is to lie, as the control API is told; two turns of it
  *     paging room        the same, without room on the device
@@ -756,6 +757,62 @@ static void places_of_threads(void)
         wrong += count_wrong(p[i], WORDS, i);
     say("wrong: %u", wrong);
     free_all(p);
+}
+
+/* --- questions while pieces move --- */
+
+static struct {
+    CUdeviceptr blocks[TURN_BLOCKS];
+    atomic_bool is_over;
+} asked;
+
+/* The driver does not know the piece that is to be mapped. */
+static void map_slowly(void)
+{
+    (void)usleep(1000);
+}
+
+static uint32_t wrong_answers(CUdeviceptr p)
+{
+    CUpointer_attribute attributes[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                        CU_POINTER_ATTRIBUTE_DEVICE_POINTER};
+    CUdeviceptr pointer = 0;
+    unsigned type = 0;
+    void *data[] = {&type, &pointer};
+    CUresult result = cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, p);
+    uint32_t wrong = result != CUDA_SUCCESS || type != CU_MEMORYTYPE_DEVICE;
+
+    result = cuPointerGetAttributes(2, attributes, data, p);
+    return wrong + (result != CUDA_SUCCESS || type != CU_MEMORYTYPE_DEVICE || pointer != p);
+}
+
+static void *ask_again_and_again(void *unused)
+{
+    OK(cuCtxSetCurrent(context));
+    while (!atomic_load(&asked.is_over))
+        for (unsigned i = 0; i < TURN_BLOCKS; i++)
+            for (size_t at = 0; at < TURN_BYTES; at += 2 * MIB)
+                all_wrong += wrong_answers(asked.blocks[i] + at);
+    return unused;
+}
+
+static void questions(void)
+{
+    unsigned often[TURN_BLOCKS] = {0};
+    CUfunction function = touch_function();
+    pthread_t asks;
+
+    sim_inside("cuMemMap", false, map_slowly); /* before any thread is started */
+    OK(cuCtxGetCurrent(&context));
+    begin_turns(asked.blocks);
+    OK(cuCtxSynchronize());
+    OK(pthread_create(&asks, NULL, ask_again_and_again, NULL));
+    often[TURN_BLOCKS - 1] = 8;
+    touch_often(function, asked.blocks[TURN_BLOCKS - 1], 8, NULL);
+    OK(cuCtxSynchronize());
+    atomic_store(&asked.is_over, true);
+    OK(pthread_join(asks, NULL));
+    say("wrong: %u", all_wrong + end_turns(asked.blocks, often));
 }
 
 static CUfunction touched_by_all;
@@ -1519,6 +1576,7 @@ static const struct part alone[] = {
     {"captured", captured},
     {"threads", threads},
     {"turns-of-threads", turns_of_threads},
+    {"questions", questions},
     {"places-of-threads", places_of_threads},
     {"frees", frees},
     {"reset", reset},

@@ -478,6 +478,11 @@ class Threads(Case):
         self.assertEqual((result.status, result.out), (0, 'wrong: 0\n'), result.err)
         self.assertGreater(result.report()['pressure']['moves'], 0)
 
+    def test_questions_while_pieces_move(self):
+        result = preloaded([COMMAND, 'questions'], dict(TURNS, SIM_SCHED='eager'))
+        self.assertEqual((result.status, result.out), (0, 'wrong: 0\n'), result.err)
+        self.assertGreater(result.report()['pressure']['moved_in_bytes'], 0)
+
     def test_kept_before_it_comes(self):
         """A block that is to stay where it is does not come any more for a launch that began before."""
         result = preloaded([COMMAND, 'kept'], dict(TURNS, SIM_SCHED='eager'))
