@@ -72,6 +72,12 @@ static unsigned char *map_memory(uint32_t n)
     return memory;
 }
 
+static void unmap_memory(struct ag_slots *ring)
+{
+    (void)munmap(ring->memory, AG_SLOTS_BYTES);
+    ring->memory = NULL;
+}
+
 static bool make_events(struct ag_slots *ring)
 {
     unsigned made = 0;
@@ -99,13 +105,20 @@ static bool pin(struct ag_slots *ring)
 struct ag_slots *ag_slots_make(const struct ag_context *context, uint32_t n)
 {
     struct ag_slots *ring = ag_slots_find(NULL);
+    bool is_new;
 
     if (!ring || !ag_cu.cuMemHostRegister_v2 || !ag_cu.cuMemHostUnregister)
         return NULL;
-    if (!ring->memory)
+    is_new = !ring->memory;
+    if (is_new)
         ring->memory = map_memory(n);
-    if (!ring->memory || !pin(ring))
+    if (!ring->memory)
         return NULL;
+    if (!pin(ring)) {
+        if (is_new) /* else a copy of a context that has ended may still use it */
+            unmap_memory(ring);
+        return NULL;
+    }
     ring->used = ring->finished = ring->batches = ring->n = 0;
     ring->stream = NULL;
     ring->is_broken = false;

@@ -19,7 +19,7 @@ struct ag_context;
  * one another, and whose memory does. */
 struct ag_slots {
     const struct ag_context *context; /* NULL: the ring may be another context's */
-    unsigned char *memory;            /* stays mapped for ever; NULL: the ring has none yet */
+    unsigned char *memory;            /* stays mapped, once it was pinned; NULL: there is none */
     size_t begin, slot_bytes;         /* where in it the first slot is, and how large each is */
     uint32_t n;                       /* slots */
     uint32_t shift;                   /* of events: how far a copy's begin after the one's before */

@@ -156,6 +156,13 @@ class Pageable(Case):
         self.assertEqual(sum(copies[key] for key in ('crew', 'slower', 'timed')), 3)
 
     @but_under_tsan
+    @unittest.skipUnless(REACHES, 'an older kernel')
+    def test_slots_that_the_driver_refuses_take_no_memory(self):
+        for fails, rings in ('cuMemHostRegister_v2:1:2', 0), ('cuMemHostRegister_v2:9:2', 1):
+            out, _ = self.shown('refused', SIM_FAIL=fails)
+            self.assertIn('rings: %d' % rings, out)
+
+    @but_under_tsan
     def test_a_device_that_reads_the_hosts_memory(self):
         for attribute in share(('18', '100')):  # it is integrated; it uses the host's page tables
             out, copies = self.shown('much', SIM_ATTRIBUTES=attribute + '=1')
