@@ -29,8 +29,9 @@
 #define MOST_PIECES 16u
 #define LEAST_FILE  LEAST_BYTES /* a process may have some 65,000 mappings */
 #define NODES       "/sys/devices/system/node/online"
-#define PREFER_NODE 1 /* MPOL_PREFERRED */
-#define N_LIKES     32u
+#define PREFER_NODE 1  /* MPOL_PREFERRED */
+#define N_HOWS      5u /* that blocks are made in: plain, portable or not, mapped or not */
+#define N_LIKES     (N_HOWS * AG_MAX_CONTEXTS)
 
 static ag_pinned_touch *touch;
 static _Atomic bool is_refused; /* by the driver: it is not asked again; relaxed */
@@ -196,8 +197,7 @@ static CUdeviceptr look_up(const struct ag_context *context, unsigned how)
     return address;
 }
 
-/* Where there is no room, or another thread was first, the memory stays allocated until the
- * context ends. */
+/* Where another thread was first, the memory stays allocated until the context ends. */
 static void enter_like(const struct ag_context *context, unsigned how, CUdeviceptr address)
 {
     ag_lock_take(&table.lock);

@@ -300,6 +300,32 @@ static void large_asked_elsewhere(void)
     OK(cuCtxSetCurrent(context));
 }
 
+/* However many contexts there are, the driver allocates nothing when it is asked again. */
+static void large_asked_of_many(void)
+{
+    enum { N = 7 };
+    CUcontext contexts[N];
+    unsigned long before;
+    void *p;
+
+    for (unsigned i = 0; i < 5 * N; i++) {
+        if (i % 5 == 0)
+            OK(cuCtxCreate(&contexts[i / 5], NULL, 0, 0));
+        OK(i % 5 == 4 ? cuMemAllocHost(&p, LARGE) : cuMemHostAlloc(&p, LARGE, i % 5));
+        if (i == 5 * N - 1)
+            break;
+        say_kind(p);
+        OK(cuMemFreeHost(p));
+    }
+    say_kind(p);
+    before = sim_calls("cuMemAllocHost_v2");
+    say_kind(p);
+    say("allocations meanwhile: %lu", sim_calls("cuMemAllocHost_v2") - before);
+    for (unsigned i = 0; i < N; i++)
+        OK(cuCtxDestroy(contexts[i]));
+    OK(cuCtxSetCurrent(context));
+}
+
 static void large(void)
 {
     void *p;
@@ -746,9 +772,19 @@ static void room(void)
 }
 
 static const struct part parts[] = {
-    {"answers", answers},  {"early", early}, {"contexts", contexts}, {"apart", apart},
-    {"capture", captures}, {"large", large}, {"hold", hold},         {"eased", eased},
-    {"pairs", pairs},      {"idle", idle},   {"last", last},         {"fork", forks},
+    {"answers", answers},
+    {"early", early},
+    {"contexts", contexts},
+    {"apart", apart},
+    {"capture", captures},
+    {"large", large},
+    {"hold", hold},
+    {"eased", eased},
+    {"pairs", pairs},
+    {"idle", idle},
+    {"last", last},
+    {"fork", forks},
+    {"many", large_asked_of_many},
 };
 
 int main(int argc, char **argv)

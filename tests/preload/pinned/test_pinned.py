@@ -145,6 +145,11 @@ class Pinned(Case):
             for _, result in self.kept('large', variants=not_made):
                 self.assertEqual(result.report()['pinned']['made'], 0)
 
+    def test_large_blocks_of_many_contexts(self):
+        few = dict(CACHE, ALLOGRAFT_COPY_THREADS='3', ALLOGRAFT_HOST_CACHE='32MiB')
+        for _, result in self.kept('many', variants=[few]):
+            self.assertEqual(result.report()['pinned']['made'], 35)
+
     def test_rules(self):
         """They decide by size and number what is kept; the setting decides the rest, and no rule that names no pinned
         memory. What is kept serves no allocation that is to be the driver's."""
