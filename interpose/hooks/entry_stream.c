@@ -29,10 +29,14 @@ static CUresult created(struct ag_context *context, unsigned int flags, CUresult
     return result;
 }
 
+/* A priority that no stream can have has become another one. */
 static CUresult announced(CUresult result, const CUstream *stream, unsigned int flags, int priority)
 {
-    if (result == CUDA_SUCCESS && ag_entry_replays_now())
-        ag_replay_stream_created(*stream, flags, priority);
+    if (result != CUDA_SUCCESS || !ag_entry_replays_now())
+        return result;
+    if (priority && ag_cu.cuStreamGetPriority)
+        (void)ag_cu.cuStreamGetPriority(*stream, &priority);
+    ag_replay_stream_created(*stream, flags, priority);
     return result;
 }
 

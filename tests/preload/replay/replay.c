@@ -1491,6 +1491,24 @@ static void clustered(void)
 
 /* ---- which ---- */
 
+/* A priority that no stream can have becomes the nearest one (R886). */
+static void with_priorities(void)
+{
+    static const int asked_for[] = {-100, -5, 0, 100};
+    CUstream stream;
+    int priority;
+
+    for (size_t i = 0; i < sizeof(asked_for) / sizeof(asked_for[0]); i++) {
+        OK(cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, asked_for[i]));
+        OK(cuStreamGetPriority(stream, &priority));
+        say("%d became %d", asked_for[i], priority);
+        iterations(stream, 8);
+        OK(cuStreamSynchronize(stream));
+        OK(cuStreamDestroy(stream));
+    }
+    tell_of("priorities", state);
+}
+
 static const struct part parts[] = {
     {"exactly", exactly},
     {"diverging", diverging},
@@ -1530,6 +1548,7 @@ static const struct part parts[] = {
     {"inside", with_green_context_current},
     {"between", between_devices_legacy},
     {"between-blocking", between_devices_blocking},
+    {"priorities", with_priorities},
 };
 
 int main(int argc, char **argv)

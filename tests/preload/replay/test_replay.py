@@ -67,6 +67,10 @@ class Replay(Case):
             self.assertEqual(result.report()['replay']['withheld'], 0)
         for _, result in self.part('legacy', variants=[legacy]):
             self.assertEqual(result.report()['replay']['streams_marked'], 1)
+        for mark, streams in ('priority:-5', 2), ('priority:0', 3):  # the default stream has 0
+            for _, result in self.part('priorities', variants=[dict(HELD, ALLOGRAFT_GRAPH=mark)]):
+                self.assertEqual(result.report()['replay']['streams_marked'], streams)
+                self.replayed(result)
         for _, result in self.part('events', variants=[dict(HELD, ALLOGRAFT_GRAPH='nth:2')]):
             self.assertEqual(result.report()['replay']['streams_marked'], 1)
 
