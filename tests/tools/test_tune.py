@@ -194,6 +194,38 @@ class Programs(TuneTest):
         self.assertIn("Stopped after 0 of 3 runs of each setting.", out)
         self.assertIn("as it is", out)
 
+    def ended(self, number, when, *args):
+        """What `tune` prints where it alone gets a signal, in a run for which the test `when` holds."""
+        started, data = os.path.join(self.folder, "started"), os.path.join(self.folder, "data")
+        with open(data, "w", encoding="utf-8") as file:
+            file.write("years of work")
+        script = f'if {when}; then echo $$ >{started}-; mv {started}- {started}; exec sleep 100; fi; echo 1 >{data}'
+        with subprocess.Popen([paths.command, "tune", *args, "--compare", "file:" + data, "sh", "-c", script], text=True,
+                              env=self.environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                              preexec_fn=lambda: signal.signal(number, signal.SIG_DFL)) as child:  # nohup has it ignored
+            for _ in range(1200):
+                if os.path.exists(started):
+                    break
+                time.sleep(0.1)
+            child.send_signal(number)
+            out, err = child.communicate(timeout=60)
+        with open(started, encoding="utf-8") as file:
+            self.assertRaises(ProcessLookupError, os.kill, int(file.read()), 0)
+        self.assertEqual(command.UNUSED.sub("", err), "")
+        os.unlink(started)
+        self.assertLessEqual(set(os.listdir(self.folder)), {"data"})
+        return child.returncode, out
+
+    def test_ended(self):
+        """The program ends, too, and nothing is left of it; what it has not written is as it was."""
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            self.assertEqual(self.ended(number, "true"), (1, ""))
+            with open(os.path.join(self.folder, "data"), encoding="utf-8") as file:
+                self.assertEqual(file.read(), "years of work")
+            status, out = self.ended(number, '[ "$ALLOGRAFT_POLICY" = pool ]')
+            self.assertEqual(status, 0)
+            self.assertIn("Stopped after 0 of 5 runs of each setting.", out)
+
 
 class Refusals(TuneTest):
     def test_options(self):

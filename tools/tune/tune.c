@@ -65,10 +65,28 @@ static bool unused;    /* nothing of the program used CUDA */
 
 static volatile sig_atomic_t stopped;
 
+/* A terminal sends its Ctrl-C to the program as well. */
 static void note_stop(int signal)
 {
-    (void)signal;
     stopped = 1;
+    if (signal != SIGINT)
+        tune_run_end(signal);
+}
+
+/* Begins or ends catching the signals that stop early; one that is ignored, as nohup has it, stays
+ * so. */
+static void catch_stops(bool begins)
+{
+    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
+    static struct sigaction before[sizeof(numbers) / sizeof(numbers[0])];
+    const struct sigaction action = {.sa_handler = note_stop};
+
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+        if (!begins)
+            (void)sigaction(numbers[i], &before[i], NULL);
+        else if (!sigaction(numbers[i], NULL, &before[i]) && before[i].sa_handler != SIG_IGN)
+            (void)sigaction(numbers[i], &action, NULL);
+    }
 }
 
 /* ---- options ---- */
@@ -625,7 +643,6 @@ static int check_outputs(void)
 
 int command_tune(const struct command_line *line)
 {
-    const struct sigaction action = {.sa_handler = note_stop}, old_action = {.sa_handler = SIG_DFL};
     char library[PATH_MAX], driver[PATH_MAX + 64];
     unsigned best, passes;
     int status = read_tune_words(line);
@@ -642,10 +659,10 @@ int command_tune(const struct command_line *line)
         return status;
     if (options.simulate && simulate_driver(library, driver, sizeof(driver)) != STATUS_OK)
         return STATUS_FAILED;
-    (void)sigaction(SIGINT, &action, NULL);
+    catch_stops(true);
     status = try_it(library);
     passes = status == STATUS_OK ? run_all(library) : 0;
-    (void)sigaction(SIGINT, &old_action, NULL);
+    catch_stops(false);
     if (status != STATUS_OK)
         return status;
     best = tune_judge(trials, n_trials, options.metric);

@@ -107,5 +107,7 @@ void tune_set_back(const char *path, bool written);
  * `counts`, the peak is read from the reports. False if it could not be started. */
 bool tune_run(char **argv, const char *library, const char *const *settings, bool counts,
               const char *output_file, uint64_t timeout_ns, struct tune_run *ret);
+/* In a signal handler: what runs gets this signal, now or as soon as it is started. */
+void tune_run_end(int signal);
 
 #endif

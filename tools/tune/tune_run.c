@@ -178,15 +178,26 @@ static void exec_program(char **argv, const char *library, const char *const *se
     _exit(errno == ENOENT ? STATUS_NOT_FOUND : STATUS_NOT_EXECUTABLE);
 }
 
-/* Waits for the child, and kills it when it takes too long. */
+static volatile sig_atomic_t ended_by; /* a signal that the program gets, too; 0 */
+
+void tune_run_end(int signal)
+{
+    ended_by = signal;
+}
+
+/* Waits for the child, passes on the signal that ends all, and kills it when it takes too long. */
 static int wait_or_kill(pid_t child, uint64_t timeout_ns, bool *ret_timed_out)
 {
     uint64_t deadline = ag_clock_ns() + timeout_ns;
-    int status = 0;
+    int status = 0, passed_on = 0;
     pid_t got;
 
     *ret_timed_out = false;
     while ((got = waitpid(child, &status, WNOHANG)) == 0 || (got < 0 && errno == EINTR)) {
+        if (ended_by != passed_on) {
+            passed_on = ended_by;
+            (void)kill(child, passed_on);
+        }
         if (!*ret_timed_out && ag_clock_ns() > deadline) {
             *ret_timed_out = true;
             (void)kill(child, SIGKILL);
@@ -194,6 +205,28 @@ static int wait_or_kill(pid_t child, uint64_t timeout_ns, bool *ret_timed_out)
         (void)poll(NULL, 0, 1); /* far less than runs differ by */
     }
     return status;
+}
+
+/* Forks while no signal comes: our handler would take in the child what is meant for the program,
+ * which an exec ends. */
+static pid_t fork_for_program(void)
+{
+    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
+    struct sigaction action;
+    sigset_t held, mask;
+    pid_t pid;
+
+    sigemptyset(&held);
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
+        sigaddset(&held, numbers[i]);
+    (void)sigprocmask(SIG_BLOCK, &held, &mask);
+    pid = fork();
+    for (size_t i = 0; !pid && i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+        if (!sigaction(numbers[i], NULL, &action) && action.sa_handler != SIG_IGN)
+            (void)signal(numbers[i], SIG_DFL);
+    }
+    (void)sigprocmask(SIG_SETMASK, &mask, NULL);
+    return pid;
 }
 
 static bool run_in(const char *folder, char **argv, const char *library,
@@ -208,7 +241,7 @@ static bool run_in(const char *folder, char **argv, const char *library,
     snprintf(stats, sizeof(stats), counts ? "%s/%%p.json" : "off", folder);
     fflush(stdout);
     began = ag_clock_ns();
-    child = out < 0 || err < 0 ? -1 : fork();
+    child = out < 0 || err < 0 ? -1 : fork_for_program();
     if (!child)
         exec_program(argv, library, settings, stats, out, err);
     if (child > 0) {
