@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -77,7 +78,11 @@ int ag_config_load(const char *path, char buffer[AG_CONFIG_MAX + 1], size_t *ret
 
 void ag_config_begin(struct ag_config *config, char *text, size_t length)
 {
-    config->next = text;
+    static const char mark[] = "\xef\xbb\xbf"; /* of UTF-8, which some editors put first */
+    const size_t size = sizeof(mark) - 1;
+    bool is_marked = length >= size && !memcmp(text, mark, size);
+
+    config->next = text + (is_marked ? size : 0);
     config->end = text + length;
     config->line = 0;
 }

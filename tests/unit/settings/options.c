@@ -577,6 +577,9 @@ static void reads_a_file(void)
     char origin[100];
 
     CHECK(read_text(&options, "") == 0 && !n_told && options.policy == AG_POLICY_AUTO);
+    CHECK(read_text(&options, "\xef\xbb\xbfPOLICY = pool") == 0 &&
+          options.policy == AG_POLICY_POOL);
+    CHECK(read_text(&options, "\xef\xbb\xbf# a comment") == 0 && !n_told);
     CHECK(read_text(&options, "# a comment\n\n  # another = one\r\n\tPOLICY = managed \r\n"
                               "ALLOGRAFT_FREE=sync\nallograft_cache=1MiB\nRULES = nth=1:native;\n"
                               "unspill=1\nrules=*:pool\nSTATS= a # b = c.json") == 0);
