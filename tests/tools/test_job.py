@@ -242,6 +242,7 @@ class Several(JobTest):
             job = json.loads(result.stdout)
             self.assertEqual([row["rank"] for row in job["processes"]], [0, 1])
             self.assertEqual(job["total"]["devices"][0]["placements"]["pool"]["allocs"], 6)
+        self.assertIn(": 1 process of ", allograft("report", files[0], linked).stdout.splitlines()[0])
         job = json.loads(allograft("report", "--json", files[0], linked).stdout)
         self.assertEqual((job["schema"], len(job["processes"])), ("allograft-job/1", 1))
 

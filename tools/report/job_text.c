@@ -14,8 +14,8 @@ static void add_job_title(struct ag_text *text, const struct job *job)
     const struct ag_stats_head *head = &job->total.stats->head;
     char elapsed[32];
 
-    ag_text_add(text, "allograft %s: %zu processes of %s, host %s", head->version, job->n,
-                head->program, head->host);
+    ag_text_add(text, "allograft %s: %zu process%s of %s, host %s", head->version, job->n,
+                job->n == 1 ? "" : "es", head->program, head->host);
     if (process_elapsed_ns(&job->total))
         ag_text_add(
             text, ", the longest %s",
