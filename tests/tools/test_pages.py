@@ -149,6 +149,19 @@ class Pages(CommandTest):
                     n += 1
         self.assertGreater(n, 35)
 
+    def test_sample_report_is_todays(self):
+        """Settings, labels and counts; not what comes with time, with the process, and with each hook."""
+        def without_chances(text):
+            text = re.sub(r"\(process \d+\) after .*", "", text)
+            return re.sub(r"^( {4}(?:pointers|.* look-ups) .*?)\d+$", r"\1", text, flags=re.MULTILINE).splitlines()
+        line = r"build/allograft (run --simulate --policy pool --stats full -- )build/(tests/sim/demo/demo-sim)\n"
+        shown = re.search(r"```console\n\$ " + line + r"(.*?)```", read("docs/report.md"), re.DOTALL)
+        self.assertIsNotNone(shown)
+        demo = os.path.join(paths.sim, "demo", os.path.basename(shown[2]))
+        result = allograft(*shown[1].split(), demo)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(without_chances(shown[3]), without_chances(result.stdout + result.stderr))
+
     def test_settings_of_troubleshooting_are_taken(self):
         chapter = self.block("docs/troubleshooting.md", r"(.*?)\n## Finding the allocation")
         settings = set(re.findall(r"`ALLOGRAFT_(\w+=[\w%]+)`", chapter)) | set(re.findall(r"--set (\w+=\w+)", chapter))
