@@ -264,16 +264,22 @@ static bool is_pinned(const void *memory)
             !managed);
 }
 
+/* Are both ends? The driver refuses copies from memory of which only a part is pinned. */
+static bool is_all_pinned(const void *memory, size_t bytes)
+{
+    return is_pinned(memory) && is_pinned((const char *)memory + bytes - 1);
+}
+
 /* The best way that is allowed and works. */
 static void choose_backend(const allograft_ring *ring, struct slot *slot)
 {
     slot->backend = ALLOGRAFT_RING_PAGEABLE;
     if (ring->best == ALLOGRAFT_RING_PINNED) {
         slot->registered =
-            !is_pinned(slot->host) &&
+            !is_all_pinned(slot->host, ring->slot_bytes) &&
             ag_api_cu.cuMemHostRegister_v2(slot->host, ring->slot_bytes,
                                            CU_MEMHOSTREGISTER_PORTABLE) == CUDA_SUCCESS;
-        if (slot->registered || is_pinned(slot->host)) {
+        if (slot->registered || is_all_pinned(slot->host, ring->slot_bytes)) {
             slot->backend = ALLOGRAFT_RING_PINNED;
             return;
         }
@@ -356,7 +362,7 @@ allograft_status ag_api_ring_pin(allograft_ring *ring, void *memory, size_t byte
         status = ag_api_fail(ALLOGRAFT_INVALID, "ring_pin: %zu bytes at %p", bytes, memory);
     else if (ag_api_thread_captures())
         status = ag_api_fail(ALLOGRAFT_CAPTURING, "memory pinned during a capture");
-    else if (!is_pinned(memory) || !is_pinned((const char *)memory + bytes - 1))
+    else if (!is_all_pinned(memory, bytes))
         status = pin_now(ring, memory, bytes);
     return status;
 }

@@ -146,6 +146,28 @@ static void test_copies(void)
         OK(cuMemFree(device[i]));
 }
 
+/* A host slot of which only the beginning is pinned, by the program: it travels in another way. */
+static void test_half_pinned(void)
+{
+    allograft_ring *ring = open_ring(1, ALLOGRAFT_RING_AUTO, 0);
+    struct allograft_ring_properties properties;
+    uint32_t *host = shared_memory();
+    void *device;
+
+    OK(cuMemHostRegister(host, BYTES / 2, 0));
+    fill_host(host, 5);
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_ring_register(ring, 0, host, BYTES));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_ring_get_properties(ring, 0, &properties));
+    CHECK(properties.backend == ALLOGRAFT_RING_BOUNCE);
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_ring_device_slot(ring, 0, &device));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_ring_submit(ring, 0, BYTES));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_ring_wait_host(ring, 0));
+    CHECK(count_wrong((CUdeviceptr)device, WORDS, 5) == 0);
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_ring_close(ring));
+    OK(cuMemHostUnregister(host));
+    CHECK(!munmap(host, BYTES));
+}
+
 static void test_invalid(void)
 {
     struct allograft_ring_options options = {
@@ -192,6 +214,7 @@ void test_rings(void)
     EXPECT_STATUS(ALLOGRAFT_OK, allograft_ring_close(ring));
     OK(cuMemFreeHost(pinned));
     test_copies();
+    test_half_pinned();
     test_invalid();
     say("rings: right");
 }
