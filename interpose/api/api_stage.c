@@ -163,6 +163,8 @@ static allograft_status do_work(allograft_stage *stage)
 
     if (stage->action == ALLOGRAFT_RECORD)
         status = ag_api_graph_capture_end(stage->graph);
+    if (status == ALLOGRAFT_STATE) /* another thread's capture, which goes on */
+        return status;
     if (status != ALLOGRAFT_OK) {
         stage->eager = true;
         ag_log_warn("stage %s cannot be recorded and runs as it is from now on", stage->name);

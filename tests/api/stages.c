@@ -1,5 +1,7 @@
 /* Stages of the control API: warm-up, record, replay; inputs; stages in turns; what cannot be
  * recorded. */
+#include <pthread.h>
+
 #include "control.h"
 
 #define WORDS 128u
@@ -74,6 +76,33 @@ static void test_invalid(CUstream stream)
     EXPECT_STATUS(ALLOGRAFT_OK, allograft_stage_close(NULL));
 }
 
+static void *end_elsewhere(void *stage)
+{
+    EXPECT_STATUS(ALLOGRAFT_STATE, allograft_stage_end(stage));
+    return NULL;
+}
+
+/* The iteration is recorded by one thread, and another one tries to end it. */
+static void test_other_thread(CUstream stream, CUdeviceptr out)
+{
+    allograft_stage *stage = open_stage("of one thread", 0, 0);
+    allograft_action action;
+    pthread_t other;
+
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_stage_begin(stage, stream, &action));
+    CHECK(action == ALLOGRAFT_RECORD);
+    CHECK(!pthread_create(&other, NULL, end_elsewhere, stage) && !pthread_join(other, NULL));
+    launch_fill(stream, out, WORDS, 11);
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_stage_end(stage));
+    OK(cuMemsetD32Async(out, 0, WORDS, stream));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_stage_begin(stage, stream, &action));
+    CHECK(action == ALLOGRAFT_SKIP);
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_stage_end(stage));
+    OK(cuStreamSynchronize(stream));
+    CHECK(count_wrong(out, WORDS, 11) == 0);
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_stage_close(stage));
+}
+
 void test_stages(void)
 {
     CUstream stream = new_stream();
@@ -111,6 +140,7 @@ void test_stages(void)
     EXPECT_STATUS(ALLOGRAFT_OK, allograft_stage_close(validation));
     EXPECT_STATUS(ALLOGRAFT_OK, allograft_stage_close(transparent));
     test_invalid(stream);
+    test_other_thread(stream, out);
     OK(cuMemFree(out));
     say("stages: right");
 }
