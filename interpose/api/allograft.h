@@ -530,7 +530,8 @@ static inline allograft_status allograft_stage_begin(allograft_stage *stage, voi
 
 /* Ends it. The iteration's work is then submitted to the stream, whatever the action was. When the
  * recorded body cannot become a graph (it waited for the device, say): ALLOGRAFT_DRIVER, its work
- * was not done, the iteration does not count, and from then on all of them run. */
+ * was not done, the iteration does not count, and from then on all of them run. So it is where the
+ * driver refuses the first launch of the graph, with that error. */
 static inline allograft_status allograft_stage_end(allograft_stage *stage)
 {
     ALLOGRAFT_CALL(stage_end, stage);

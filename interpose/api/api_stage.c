@@ -165,11 +165,12 @@ static allograft_status do_work(allograft_stage *stage)
         status = ag_api_graph_capture_end(stage->graph);
     if (status == ALLOGRAFT_STATE) /* another thread's capture, which goes on */
         return status;
-    if (status != ALLOGRAFT_OK) {
+    if (status == ALLOGRAFT_OK && stage->action != ALLOGRAFT_RUN)
+        status = ag_api_graph_replay(stage->graph, stage->stream);
+    if (status != ALLOGRAFT_OK && stage->action == ALLOGRAFT_RECORD) {
+        (void)ag_api_graph_reset(stage->graph);
         stage->eager = true;
         ag_log_warn("stage %s cannot be recorded and runs as it is from now on", stage->name);
-    } else if (stage->action != ALLOGRAFT_RUN) {
-        status = ag_api_graph_replay(stage->graph, stage->stream);
     }
     return status;
 }

@@ -184,6 +184,8 @@ int main(int argc, char **argv)
         test_stages();
     else if (!strcmp(part, "failing"))
         test_failing_stages();
+    else if (!strcmp(part, "refused"))
+        test_refused_stages();
     else if (!strcmp(part, "rings"))
         test_rings();
     else if (!strcmp(part, "failures"))

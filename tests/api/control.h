@@ -31,6 +31,7 @@ void test_private_memory(void);
 void test_threads(void);
 void test_stages(void);
 void test_failing_stages(void);
+void test_refused_stages(void);
 void test_rings(void);
 void test_batches(unsigned batches);
 void test_failures(void);

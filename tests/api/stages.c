@@ -178,3 +178,26 @@ void test_failing_stages(void)
     OK(cuMemFree(p));
     say("failing stages: right");
 }
+
+/* The first launch of what was recorded fails (SIM_FAIL): the next iterations run, and compute. */
+void test_refused_stages(void)
+{
+    CUstream stream = new_stream();
+    allograft_stage *stage = open_stage("refused", 1, 0);
+    allograft_action action;
+    CUdeviceptr p;
+
+    OK(cuMemAlloc(&p, BYTES));
+    for (unsigned iteration = 0; iteration < 4; iteration++) {
+        EXPECT_STATUS(ALLOGRAFT_OK, allograft_stage_begin(stage, stream, &action));
+        CHECK(action == (iteration == 1 ? ALLOGRAFT_RECORD : ALLOGRAFT_RUN));
+        launch_fill(stream, p, WORDS, iteration);
+        EXPECT_STATUS(iteration == 1 ? ALLOGRAFT_DRIVER : ALLOGRAFT_OK, allograft_stage_end(stage));
+        OK(cuStreamSynchronize(stream));
+        CHECK(count_wrong(p, WORDS, iteration == 1 ? 0 : iteration) == 0);
+    }
+    check_number(stage, 2, 3);
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_stage_close(stage));
+    OK(cuMemFree(p));
+    say("refused stages: right");
+}

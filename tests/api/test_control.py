@@ -77,6 +77,14 @@ class Control(Case):
         for result in self.part('failing')[:-1]:
             self.assertEqual(result.err.count('cannot be recorded'), 1)
 
+    def test_refused_stages(self):
+        """What was recorded cannot be launched."""
+        for how, settings in ((preloaded, {}), (run, {'CONTROL_LOAD': LIBRARY})):
+            with self.subTest(settings=settings):
+                result = how([CONTROL, 'refused'], dict(settings, SIM_FAIL='cuGraphLaunch:1:800'))
+                self.assertEqual((result.status, result.out), (0, 'refused stages: right\nviolations: 0\n'), result.err)
+                self.assertEqual(result.err.count('cannot be recorded'), 1)
+
     def test_statistics(self):
         for result in self.part('statistics', FOLDER, seeds=('1',), ways=[{}])[:1]:
             marks = result.report()['marks']
