@@ -238,25 +238,39 @@ static int rename_to(const char *beside, const char *path, bool exclusive)
     if (!result && rename(beside, own))
         result = -errno;
     if (!result)
+        memcpy(expected.path, own, sizeof(own)); /* where it goes if it is written again */
+    if (!result)
         ag_log_warn("the report lies in %s: meanwhile another process wrote %s; %%p in "
                     "ALLOGRAFT_STATS gives each its own name",
                     own, path);
     return result;
 }
 
+/* The file that was just written counts as found, if it is the one that is expected, and not
+ * another beside one of another process. */
+static void note_written(const struct identity *written)
+{
+    struct identity found = identify(expected.path);
+
+    if (is_same_file(&found, written))
+        expected.found = found;
+}
+
 static int replace(const struct ag_text *text, const char *path, bool exclusive)
 {
     char beside[PATH_MAX];
     int result = write_beside(text, path, beside), folder;
+    struct identity written;
 
     if (result)
         return result;
     folder = lock_folder(path);
+    written = identify(beside);
     result = rename_to(beside, path, exclusive);
     if (result)
         (void)unlink(beside);
     else
-        expected.found = identify(expected.path);
+        note_written(&written);
     if (folder >= 0)
         close(folder);
     return result;

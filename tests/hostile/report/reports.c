@@ -11,6 +11,7 @@
 
 #include <cuda.h>
 
+#include "interpose/api/allograft.h"
 #include "tests/common/context.h"
 #include "tests/common/say.h"
 
@@ -165,6 +166,20 @@ static void until_told(char **unused)
         ;
 }
 
+/* The same; then it has its report written to paths[0], as it is by then. */
+static void dumps(char **paths)
+{
+    until_told(NULL);
+    OK(allograft_dump(paths[0]) != ALLOGRAFT_OK);
+}
+
+/* The same; then it tries to become paths[0], which is no program, and goes on. */
+static void execs(char **paths)
+{
+    until_told(NULL);
+    OK(execl(paths[0], paths[0], (char *)NULL) != -1);
+}
+
 /* From then on no file may have more than 512 bytes. */
 static void small_files(char **unused)
 {
@@ -196,6 +211,8 @@ static const struct {
     {"data_file", data_file, 1},
     {"data_file_later", data_file_later, 1},
     {"depth", depth, 1},
+    {"dumps", dumps, 1},
+    {"execs", execs, 1},
     {"killed", killed, 0},
     {"little_stack", little_stack, 2},
     {"moved_away", moved_away, 0},

@@ -145,11 +145,11 @@ class LittleStack(Clean):
                     self.assertLess(depth(preloaded([REPORTS, 'depth', way], settings)) - native, 1024)
 
 
-def start(command, **more):
+def start(*command, **more):
     """A preloaded process whose report goes to `stats`."""
     env = dict(clean_environment(), LD_PRELOAD=':'.join(RUNTIME + [LIBRARY]), ALLOGRAFT_COUNTERS=COUNTERS)
     env['ALLOGRAFT_STATS'] = more.pop('stats', 'stderr')
-    return Process([*more.pop('before', []), REPORTS, command], env=env, universal_newlines=True,
+    return Process([*more.pop('before', []), REPORTS, *command], env=env, universal_newlines=True,
                    **dict({'stdin': subprocess.PIPE, 'stdout': subprocess.PIPE, 'stderr': subprocess.DEVNULL}, **more))
 
 
@@ -342,6 +342,36 @@ class Names(Clean):
             self.assertEqual(result.err, '')
             self.assertNotIn(self.read()['process']['pid'], pids)
             self.assertEqual(sorted(os.listdir(self.folder)), sorted(names))
+
+    def beside_another(self, *command):
+        """Runs it while another process writes its report to the same file. What it says, and where its own lies."""
+        with start(*command, stats=self.path, stderr=subprocess.PIPE) as process:
+            process.stdout.readline()
+            preloaded([REPORTS, 'returns'], {'ALLOGRAFT_STATS': self.path}, stats=None)
+            other = self.read()
+            process.stdin.close()
+            said = process.stderr.read()
+        self.assertEqual(self.read(), other)
+        own = 'r.%d.json' % process.pid
+        self.assertIn('the report lies in %s: ' % os.path.join(self.folder, own), said)
+        self.assertEqual(self.read(own)['process']['ended_by'], 'exit')
+        os.unlink(os.path.join(self.folder, own))
+        return said
+
+    def test_dump(self):
+        """A process that dumps its report elsewhere does not take another's for its own."""
+        self.beside_another('dumps', os.path.join(self.folder, 'now.json'))
+        self.assertEqual(sorted(os.listdir(self.folder)), ['now.json', 'r.json'])
+
+    def test_exec_that_fails(self):
+        """Nor does one that has written its report before, since it was about to become another program."""
+        other = os.path.join(self.folder, 'program')
+        with open(other, 'wb') as file:
+            file.write(b'\0no program')
+        os.chmod(other, 0o755)
+        said = self.beside_another('execs', other)
+        self.assertEqual(said.count('the report lies in'), 1)
+        self.assertEqual(sorted(os.listdir(self.folder)), ['program', 'r.json'])
 
     def test_whole_at_any_time(self):
         with open(self.path, 'w', encoding='utf-8') as file:
