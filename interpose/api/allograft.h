@@ -572,7 +572,8 @@ static inline allograft_status allograft_stage_reset(allograft_stage *stage)
     ALLOGRAFT_CALL(stage_reset, stage);
 }
 
-/* Resets, waits for what is under way, and frees it with its inputs. NULL: nothing. */
+/* Resets, waits for what is under way, and frees it with its inputs. NULL: nothing.
+ * ALLOGRAFT_CAPTURING while the calling thread captures another graph: it stays open. */
 static inline allograft_status allograft_stage_close(allograft_stage *stage)
 {
     ALLOGRAFT_CALL(stage_close, stage);
@@ -695,7 +696,8 @@ static inline allograft_status allograft_ring_trace(allograft_ring *ring,
     ALLOGRAFT_CALL(ring_trace, ring, records, capacity, ret_n);
 }
 
-/* Waits for copies and readers, unpins what the ring pinned, and frees it. NULL: nothing. */
+/* Waits for copies and readers, unpins what the ring pinned, and frees it. NULL: nothing.
+ * ALLOGRAFT_CAPTURING while the calling thread captures a graph: it stays open. */
 static inline allograft_status allograft_ring_close(allograft_ring *ring)
 {
     ALLOGRAFT_CALL(ring_close, ring);

@@ -238,6 +238,8 @@ allograft_status ag_api_ring_close(allograft_ring *ring)
 
     if (!ring)
         return ALLOGRAFT_OK;
+    if (ag_api_thread_captures()) /* which the wait would end */
+        return ag_api_fail(ALLOGRAFT_CAPTURING, "ring_close during a capture");
     status = ag_api_enter_context(ring->context, &pushed);
     if (status)
         return status;

@@ -416,6 +416,9 @@ allograft_status ag_api_stage_close(allograft_stage *stage)
 
     if (!stage)
         return ALLOGRAFT_OK;
+    /* Waits and frees would end a capture; that of the stage's own is over before they come. */
+    if (ag_api_thread_captures() && !(stage->open && stage->action == ALLOGRAFT_RECORD))
+        return ag_api_fail(ALLOGRAFT_CAPTURING, "%s: a stage closed during a capture", stage->name);
     status = ag_api_graph_destroy(stage->graph);
     if (status != ALLOGRAFT_OK)
         return status;

@@ -429,6 +429,16 @@ class Stages(Case):
         self.assertFalse(device.is_capturing(self.stream))
         stage.close()
 
+    def test_close_in_a_capture(self):
+        """It is refused; the stage is still there, to be closed later."""
+        stage, graph = allograft.Stage('captured', warmup_steps=0), allograft.Graph()
+        address = stage.input(0, 0, 64)
+        with graph.capture(stream=self.stream):
+            self.refused(allograft.Capturing, 'capture', stage.close)
+        self.assertEqual(stage.input(0, 0, 64), address)
+        stage.close()
+        stage.close()
+
     def test_transparent(self):
         stage = allograft.Stage('transparent', 0, transparent=True)
         for _ in range(4):
@@ -775,6 +785,16 @@ class Rings(Case):
         finally:
             shared.close()
             shared.unlink()
+
+    def test_close_in_a_capture(self):
+        """It is refused; the ring is still there, to be closed later."""
+        ring, graph = allograft.TransferRing(1, slot_bytes=64), allograft.Graph()
+        ring.register(0)
+        with graph.capture(stream=self.stream):
+            self.refused(allograft.Capturing, 'capture', ring.close)
+        ring.submit(0)
+        ring.close()
+        self.refused(allograft.WrongState, 'closed', ring.submit, 0)
 
     def test_cleared_slots(self):
         with allograft.TransferRing(1, slot_bytes=64) as ring:

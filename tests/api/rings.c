@@ -146,6 +146,29 @@ static void test_copies(void)
         OK(cuMemFree(device[i]));
 }
 
+/* While the calling thread captures, a ring is not closed, and the capture lives on. */
+static void test_close_in_capture(void)
+{
+    allograft_ring *ring = open_ring(1, ALLOGRAFT_RING_AUTO, 0);
+    CUstream stream = new_stream();
+    allograft_graph *graph;
+    CUdeviceptr p;
+
+    OK(cuMemAlloc(&p, BYTES));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_graph_create(0, &graph));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_graph_capture_begin(graph, stream, ALLOGRAFT_NEW_POOL,
+                                                              ALLOGRAFT_CAPTURE_GLOBAL));
+    EXPECT_STATUS(ALLOGRAFT_CAPTURING, allograft_ring_close(ring));
+    launch_fill(stream, p, WORDS, 3);
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_graph_capture_end(graph));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_graph_replay(graph, stream));
+    OK(cuStreamSynchronize(stream));
+    CHECK(count_wrong(p, WORDS, 3) == 0);
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_ring_close(ring));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_graph_destroy(graph));
+    OK(cuMemFree(p));
+}
+
 /* A host slot of which only the beginning is pinned, by the program: it travels in another way. */
 static void test_half_pinned(void)
 {
@@ -214,6 +237,7 @@ void test_rings(void)
     EXPECT_STATUS(ALLOGRAFT_OK, allograft_ring_close(ring));
     OK(cuMemFreeHost(pinned));
     test_copies();
+    test_close_in_capture();
     test_half_pinned();
     test_invalid();
     say("rings: right");

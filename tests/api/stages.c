@@ -103,6 +103,24 @@ static void test_other_thread(CUstream stream, CUdeviceptr out)
     EXPECT_STATUS(ALLOGRAFT_OK, allograft_stage_close(stage));
 }
 
+/* While the calling thread captures another graph, a stage is not closed, and the capture lives on. */
+static void test_close_in_capture(CUstream stream, CUdeviceptr out)
+{
+    allograft_stage *stage = open_stage("to be closed", 0, 0), *other = open_stage("other", 0, 0);
+    allograft_action action;
+    void *input;
+
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_stage_input(stage, 0, 0, BYTES, &input));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_stage_begin(other, stream, &action));
+    EXPECT_STATUS(ALLOGRAFT_CAPTURING, allograft_stage_close(stage));
+    launch_fill(stream, out, WORDS, 12);
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_stage_end(other));
+    OK(cuStreamSynchronize(stream));
+    CHECK(count_wrong(out, WORDS, 12) == 0);
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_stage_close(stage));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_stage_close(other));
+}
+
 void test_stages(void)
 {
     CUstream stream = new_stream();
@@ -141,6 +159,7 @@ void test_stages(void)
     EXPECT_STATUS(ALLOGRAFT_OK, allograft_stage_close(transparent));
     test_invalid(stream);
     test_other_thread(stream, out);
+    test_close_in_capture(stream, out);
     OK(cuMemFree(out));
     say("stages: right");
 }

@@ -119,9 +119,10 @@ class Stage:
         _library.call("stage_reset", self._handle)
 
     def close(self) -> None:
-        """Resets, waits for work in progress, and frees the input buffers."""
-        handle, self._handle = self._handle, c_void_p()
-        _library.call("stage_close", handle)
+        """Resets, waits for work in progress, and frees the input buffers. Capturing, and it stays open, while this
+        thread captures another graph."""
+        _library.call("stage_close", self._handle)
+        self._handle = c_void_p()
 
 
 # ---- static inputs ----

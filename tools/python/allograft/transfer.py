@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Optional
 from . import _library
 from ._interop import (DeviceArray, Extent, as_torch, contiguous_extent_of, count, device_number, extent_of, item_bytes,
                        stream_handle, torch_dtype, torch_module, torch_with_cuda, type_string)
-from ._library import INVALID, STATE, RingOptions, RingPropertiesStruct, RingRecordStruct, WrongState, error
+from ._library import INVALID, STATE, Capturing, RingOptions, RingPropertiesStruct, RingRecordStruct, WrongState, error
 
 BACKENDS = ("auto", "pinned", "bounce", "pageable")
 """pinned: host slots are pinned in place, shared memory too. bounce: submit copies to pinned memory first. pageable:
@@ -271,11 +271,16 @@ class TransferRing:
     # ---- the end ----
 
     def close(self) -> None:
-        """Waits for copies and readers, unpins what the ring pinned, and frees the device slots."""
+        """Waits for copies and readers, unpins what the ring pinned, and frees the device slots. Capturing, and it stays
+        open, while this thread captures a graph."""
         with self._lock:
             handle, self._handle = self._handle, c_void_p()
-            if handle:
-                _library.call("ring_close", handle)
+            try:
+                if handle:
+                    _library.call("ring_close", handle)
+            except Capturing:
+                self._handle = handle  # it is still open
+                raise
             self._pinned = []
             self._memory = [None] * len(self._memory)
             self._host = [None] * len(self._memory)
