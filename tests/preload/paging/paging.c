@@ -1111,12 +1111,12 @@ static void keeps(void)
     unsigned often[TURN_BLOCKS] = {0};
     pthread_t fills, keeps;
 
+    sim_inside("cuMemsetD16Async", false, wait_until_kept); /* before any thread is started */
     begin_turns(p);
     OK(cuMemAlloc(&kept.other, 4096));
     OK(cuCtxGetCurrent(&kept.context));
     OK(cuCtxSynchronize());
     kept.block = p[TURN_BLOCKS - 1];
-    sim_inside("cuMemsetD16Async", false, wait_until_kept);
     OK(pthread_create(&fills, NULL, fill_other, NULL));
     OK(pthread_create(&keeps, NULL, keep_block, NULL));
     await_fill();
@@ -1124,7 +1124,6 @@ static void keeps(void)
     touch_often(function, kept.block, 8, NULL);
     OK(pthread_join(fills, NULL));
     OK(pthread_join(keeps, NULL));
-    sim_inside("cuMemsetD16Async", false, NULL);
     OK(cuMemFree(kept.other));
     say("wrong: %u", end_turns(p, often));
 }
