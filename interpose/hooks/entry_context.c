@@ -142,6 +142,23 @@ static CUresult retained(CUresult result, const CUcontext *handle, CUdevice devi
     return entered(result, handle, device, caller);
 }
 
+/* The primary context's NULL stream waits for none of a green context's streams, the default one
+ * included. */
+static CUresult green_created(CUresult result, const CUgreenCtx *green, CUdevice device,
+                              const void *caller)
+{
+    CUcontext primary = result == CUDA_SUCCESS ? ag_context_primary_handle(device) : NULL;
+
+    if (!primary)
+        return result;
+    ag_context_primary_retained(primary, device);
+    ag_green_created(*green, device);
+    result = entered(result, &primary, device, caller);
+    ag_fence_nonblocking_coming(ag_context_find(primary));
+    ag_free_nonblocking_created(ag_context_find(primary));
+    return result;
+}
+
 #include "interpose/hooks/made/contexts.h"
 
 /* Before the call: if it ends the primary context, its memory goes. NULL when it lives on. */
@@ -223,31 +240,6 @@ MAKES_CURRENT(cuCtxPushCurrent_v2)
 MAKES_CURRENT(cuCtxSetCurrent)
 
 /* --- green contexts: each holds a reference to the primary context --- */
-
-/* The primary context's NULL stream waits for none of its streams, the default one included. */
-static CUresult green_created(CUresult result, const CUgreenCtx *green, CUdevice device,
-                              const void *caller)
-{
-    CUcontext primary = result == CUDA_SUCCESS ? ag_context_primary_handle(device) : NULL;
-
-    if (!primary)
-        return result;
-    ag_context_primary_retained(primary, device);
-    ag_green_created(*green, device);
-    result = entered(result, &primary, device, caller);
-    ag_fence_nonblocking_coming(ag_context_find(primary));
-    ag_free_nonblocking_created(ag_context_find(primary));
-    return result;
-}
-
-AG_ENTRY CUresult cuGreenCtxCreate(CUgreenCtx *green, CUdevResourceDesc descriptor, CUdevice device,
-                                   unsigned int flags)
-{
-    AG_ENTER(cuGreenCtxCreate, green, descriptor, device, flags);
-    ag_drain_note_visible(AG_VISIBLE_CONTEXTS);
-    return ag_entry_leave(green_created(ag_cu.cuGreenCtxCreate(green, descriptor, device, flags),
-                                        green, device, __builtin_return_address(0)));
-}
 
 AG_ENTRY CUresult cuCtxFromGreenCtx(CUcontext *handle, CUgreenCtx green)
 {

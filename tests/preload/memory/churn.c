@@ -436,6 +436,20 @@ static void full_graph(void)
     say("%u wrong", count_wrong(p, 4, 14));
 }
 
+/* The first one of its device makes the primary context. */
+static CUresult make_green(int device)
+{
+    CUdevResource all, part;
+    CUdevResourceDesc description;
+    CUgreenCtx green;
+    unsigned n_groups = 1;
+
+    OK(cuDeviceGetDevResource(device, &all, CU_DEV_RESOURCE_TYPE_SM));
+    OK(cuDevSmResourceSplitByCount(&part, &n_groups, &all, NULL, 0, 8));
+    OK(cuDevResourceGenerateDesc(&description, &part, 1));
+    return cuGreenCtxCreate(&green, description, device, CU_GREEN_CTX_DEFAULT_STREAM);
+}
+
 /* Beside what is in use there is room for a second context. */
 static void full_context(void)
 {
@@ -446,6 +460,9 @@ static void full_context(void)
     OK(cuCtxCreate(&other, NULL, 0, 1));
     take_and_keep();
     SAY_CODE("retained", cuDevicePrimaryCtxRetain(&other, 1));
+    OK(cuCtxCreate(&other, NULL, 0, 2));
+    take_and_keep();
+    SAY_CODE("green", make_green(2));
 }
 
 struct asked {
