@@ -81,11 +81,11 @@ static bool copied_aside(CUresult *ret_result, CUdeviceptr to, CUdeviceptr from,
          : 0)
 #define rows_waited_for(result, copy, per_thread) \
     ag_aside_wait(result, device_side(copy, dst), device_side(copy, src), per_thread)
-/* Asks for rows likewise, by `copies`. Where that refuses, the call itself is made: it may take
- * pitches that the other one does not. */
+/* Asks for rows likewise, by `copies`. Where that is no valid copy, the call itself is made: it may
+ * take pitches that the other one does not. */
 #define rows_copied_aside(ret_result, copy, copies, per_thread)                                 \
     (ag_aside_is_due(device_side(copy, dst), device_side(copy, src), per_thread) && (copies) && \
-     (*(ret_result) = (copies)(copy, ag_aside_stream(per_thread))) == CUDA_SUCCESS)
+     (*(ret_result) = (copies)(copy, ag_aside_stream(per_thread))) != CUDA_ERROR_INVALID_VALUE)
 
 static inline struct ag_copying_place on(CUstream stream, bool per_thread)
 {

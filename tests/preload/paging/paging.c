@@ -557,11 +557,31 @@ static void wait_in_capture(CUdeviceptr p, CUdeviceptr q)
     }
 }
 
+/* Nor does the default stream take anything while one captures that it would wait for. */
+static void copy_beside_capture(CUdeviceptr p)
+{
+    CUDA_MEMCPY2D rows = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                          .srcDevice = p,
+                          .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                          .dstDevice = p + MIB,
+                          .WidthInBytes = 1000,
+                          .Height = 1};
+    CUgraph graph = NULL;
+    CUstream stream;
+
+    OK(cuStreamCreate(&stream, CU_STREAM_DEFAULT));
+    OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    SAY_CODE("rows beside a capture", cuMemcpy2D(&rows));
+    SAY_CODE("its end", cuStreamEndCapture(stream, &graph));
+    OK(cuStreamDestroy(stream));
+}
+
 static void captured(void)
 {
     CUdeviceptr p[BLOCKS];
 
     allocate_all(p);
+    copy_beside_capture(p[0]);
     wait_in_capture(p[0], p[BLOCKS - 1]);
     wait_in_capture(p[BLOCKS - 1], p[0]);
     for (unsigned mode = 0; mode < 3; mode++) {
