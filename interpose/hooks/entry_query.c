@@ -4,6 +4,8 @@
 #include "interpose/core/report/errors/last_launches.h"
 #include "interpose/hooks/entry_retry.h"
 #include "interpose/hooks/entry_waits.h"
+#include "policy/answers/lookup.h"
+#include "policy/guard/guard.h"
 #include "policy/managed/kernel_params.h"
 #include "policy/order/host_wait.h"
 #include "policy/paging/ranges.h"
@@ -123,10 +125,18 @@ static CUresult altered(CUresult result)
 
 /* Memory of cudaMalloc is none that the program has mapped, also where it is mapped: it cannot be
  * unmapped, nor be opened and closed to devices, and has no handle. */
+static bool is_of_cuda_malloc(CUdeviceptr address)
+{
+    struct ag_block_seen block;
+
+    return ag_range_may_hold(address) ||
+           (ag_guard_is_on() && ag_lookup(address, &block) == AG_FOUND_BLOCK);
+}
+
 AG_ENTRY CUresult cuMemUnmap(CUdeviceptr ptr, size_t size)
 {
     AG_ENTER(cuMemUnmap, ptr, size);
-    if (ag_range_may_hold(ptr))
+    if (is_of_cuda_malloc(ptr))
         return ag_entry_leave(CUDA_ERROR_INVALID_VALUE);
     wait_first();
     return ag_entry_leave(ag_cu.cuMemUnmap(ptr, size));
@@ -136,7 +146,7 @@ AG_ENTRY CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccess
                                  size_t count)
 {
     AG_ENTER(cuMemSetAccess, ptr, size, map, count);
-    if (ag_range_may_hold(ptr))
+    if (is_of_cuda_malloc(ptr))
         return ag_entry_leave(CUDA_ERROR_INVALID_VALUE);
     wait_first();
     return ag_entry_leave(ag_cu.cuMemSetAccess(ptr, size, map, count));
@@ -145,7 +155,7 @@ AG_ENTRY CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccess
 AG_ENTRY CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *address)
 {
     AG_ENTER(cuMemRetainAllocationHandle, handle, address);
-    if (handle && ag_range_may_hold((uintptr_t)address))
+    if (handle && is_of_cuda_malloc((uintptr_t)address))
         return ag_entry_leave(CUDA_ERROR_INVALID_VALUE);
     return ag_entry_leave(ag_cu.cuMemRetainAllocationHandle(handle, address));
 }

@@ -128,6 +128,9 @@ class Guards(Case):
             self.assertEqual(counted['unguarded_capture_open'], 1)
             self.assertEqual((counted['unchecked_capture_open'], counted['unchecked_async']), (1, 1))
 
+    def test_pages_are_no_mappings_of_the_program(self):
+        self.same([program('preload_paging'), 'blocks'], [{'ALLOGRAFT_GUARD': 'page'}])
+
     def test_what_lies_before_a_block_is_not_its(self):
         policies = [{'ALLOGRAFT_POLICY': policy} for policy in POLICIES]
         policies.append({'ALLOGRAFT_POLICY': 'managed', 'ALLOGRAFT_MANAGED_BACKEND': 'plain'})

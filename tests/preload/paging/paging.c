@@ -118,11 +118,15 @@ static void say_attributes(CUcontext context, CUdeviceptr start, CUdeviceptr p)
     say("%u, %d, %d", type, device, host == NULL);
 }
 
-/* It is not the program's to unmap, nor to open or close. */
+/* It is not the program's to unmap, nor to open or close, and has no handle. */
 static void say_not_mapped(CUdeviceptr p)
 {
     CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+    CUmemGenericAllocationHandle handle;
+    /* NOLINTNEXTLINE(performance-no-int-to-ptr): an address of the device */
+    void *inside = (void *)(uintptr_t)(p + BYTES - MIB);
 
+    SAY_CODE("handle", cuMemRetainAllocationHandle(&handle, inside));
     SAY_CODE("closed", cuMemSetAccess(p, BYTES, &access, 1));
     SAY_CODE("unmapped", cuMemUnmap(p, BYTES));
     SAY_CODE("unmapped inside", cuMemUnmap(p + BYTES / 2, BYTES / 2));
