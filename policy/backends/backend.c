@@ -84,16 +84,6 @@ static void free_waiting(CUdeviceptr address)
     ag_capture_restore(previous);
 }
 
-/* A range is taken down by the driver at once: so the wait of its free comes before. */
-static void free_range(struct ag_context *context, CUdeviceptr address)
-{
-    CUstreamCaptureMode previous = ag_capture_relax();
-
-    (void)ag_fence_wait_context(context);
-    (void)ag_range_free(address);
-    ag_capture_restore(previous);
-}
-
 /* Does the driver know it as an allocation of its own, that cuMemFree frees and waits for; or is it
  * freed as those are? */
 static bool is_single(const struct ag_block *block)
@@ -121,7 +111,7 @@ static void release_one(struct ag_context *context, struct ag_block *block, CUst
     if (source == AG_SOURCE_PLAIN && on_device)
         ag_managed_freed(context->device, size);
     if (source == AG_SOURCE_MOVABLE)
-        free_range(context, address);
+        (void)ag_range_free(address); /* at once: its users were waited for */
     else if (single)
         free_waiting(address);
     else if (ag_cu.cuMemFreeAsync(address, stream) == CUDA_SUCCESS)

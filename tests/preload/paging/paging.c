@@ -1572,12 +1572,37 @@ static void unwaited_on(CUstream stream)
     OK(free_later(q, named));
 }
 
+/* Nor for the work of other streams, once their own has come to the free. */
+static void unwaited_beside(CUstream stream)
+{
+    CUstream busy;
+    CUdeviceptr p[2];
+    pthread_t ends;
+
+    OK(cuStreamCreate(&busy, CU_STREAM_NON_BLOCKING));
+    for (unsigned i = 0; i < 2; i++)
+        OK(cuMemAllocAsync(&p[i], (i + 1) * BYTES, stream));
+    OK(cuMemFreeAsync(p[0], stream));
+    OK(cuStreamSynchronize(stream));
+    launch_spin(busy, &beside.may_end);
+    OK(pthread_create(&ends, NULL, end_once_asked, NULL));
+    OK(cuMemFreeAsync(p[1], stream));
+    OK(cuMemAllocAsync(&p[0], 4 * BYTES, stream));
+    say("beside a kernel that waits: %s", atomic_load(&beside.may_end) ? "after it" : "at once");
+    atomic_store(&beside.is_asked, true);
+    OK(pthread_join(ends, NULL));
+    OK(cuMemFreeAsync(p[0], stream));
+    OK(cuStreamSynchronize(busy));
+    OK(cuStreamDestroy(busy));
+}
+
 static void unwaited(void)
 {
     CUstream stream;
 
     OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     unwaited_on(stream);
+    unwaited_beside(stream);
     OK(cuStreamDestroy(stream));
     unwaited_on(NULL);
     unwaited_on(CU_STREAM_PER_THREAD);
