@@ -6,6 +6,7 @@
 #include "interpose/core/base/text.h"
 
 #define PATH_BYTES 512
+#define GROUPS     "/sys/fs/cgroup"
 #define SHORT_PART 16u   /* of the total */
 #define STALLED    1000u /* hundredths of a percent */
 
@@ -88,14 +89,28 @@ static void read_group(const char *root, const char *folder, const char *most_fi
     most = number(text, 1);
     read_some(root, folder, used_file, text, sizeof(text));
     used = number(text, 1);
-    if (most >= room->total_bytes || used == UINT64_MAX)
+    if (most == UINT64_MAX || used == UINT64_MAX)
         return;
     read_some(root, folder, "memory.stat", text, sizeof(text));
     files = number_after(text, "inactive_file ", 1);
     if (files <= used)
         used -= files;
-    room->total_bytes = most;
+    lower_to(&room->total_bytes, most);
     lower_to(&room->available_bytes, most > used ? most - used : 0);
+}
+
+/* The groups above, as of a batch job or a container, have bounds of their own, for all below. */
+static void read_groups(const char *root, const char *folder, struct ag_host_room *room)
+{
+    char path[PATH_BYTES];
+    size_t end;
+
+    (void)ag_text_print(path, sizeof(path), "%s", folder);
+    for (end = strlen(path); end > strlen(GROUPS); path[end] = '\0') {
+        read_group(root, path, "memory.max", "memory.current", room);
+        while (--end && path[end - 1] != '/')
+            ;
+    }
 }
 
 /* "some avg10=1.23 avg60=...": hundredths; the decimals are two. */
@@ -121,7 +136,7 @@ void ag_host_room_read(const char *root, struct ag_host_room *ret_room)
 
     find_group(root, folder, sizeof(folder));
     read_machine(root, &room);
-    read_group(root, folder, "memory.max", "memory.current", &room);
+    read_groups(root, folder, &room);
     read_group(root, "/sys/fs/cgroup/memory/", "memory.limit_in_bytes", "memory.usage_in_bytes",
                &room);
     room.stalled = read_stalled(root, "/proc/", "pressure/memory");

@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 struct ag_host_room {
-    uint64_t total_bytes;     /* of the machine, or of the process's cgroup; 0: not known */
+    uint64_t total_bytes;     /* of the machine, or of the process's cgroups; 0: not known */
     uint64_t available_bytes; /* without a swap, caches of files counted as free */
     unsigned stalled;         /* hundredths of a percent of the last 10 s that some task waited */
 };

@@ -215,7 +215,18 @@ class Pinned(Case):
     def test_a_host_that_is_short_of_memory(self):
         plenty, little = 'MemTotal: 1000000 kB\nMemAvailable: 900000 kB\n', 'MemTotal: 1000000 kB\nMemAvailable: 60000 kB\n'
         group = '/job'
+        # A batch job's, which bounds the groups of its steps and tasks.
+        job = {'proc__meminfo': plenty, 'proc__self__cgroup': '0::/job/step/task\n',
+               'sys__fs__cgroup__job__memory.max': '1000000000\n',
+               'sys__fs__cgroup__job__step__memory.max': 'max\n',
+               'sys__fs__cgroup__job__step__memory.current': '500000000\n',
+               'sys__fs__cgroup__job__step__task__memory.max': 'max\n',
+               'sys__fs__cgroup__job__step__task__memory.current': '400000000\n'}
         for is_short, files in (
+                (False, {**job, 'sys__fs__cgroup__job__memory.current': '600000000\n'}),
+                (True, {**job, 'sys__fs__cgroup__job__memory.current': '950000000\n'}),
+                (True, {**job, 'sys__fs__cgroup__job__memory.current': '950000000\n',
+                        'sys__fs__cgroup__job__step__task__memory.max': '900000000\n'}),
                 (False, {'proc__meminfo': plenty}), (True, {'proc__meminfo': little}),
                 (False, {'proc__meminfo': plenty, 'proc__pressure__memory': 'some avg10=9.99 avg60=80.00\n'}),
                 (True, {'proc__meminfo': plenty, 'proc__pressure__memory': 'some avg10=10.00 avg60=0.00\n'}),
