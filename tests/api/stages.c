@@ -103,7 +103,7 @@ static void test_other_thread(CUstream stream, CUdeviceptr out)
     EXPECT_STATUS(ALLOGRAFT_OK, allograft_stage_close(stage));
 }
 
-/* While the calling thread captures another graph, a stage is not closed, and the capture lives on. */
+/* While the calling thread captures another graph, a stage stays open, and the capture lives on. */
 static void test_close_in_capture(CUstream stream, CUdeviceptr out)
 {
     allograft_stage *stage = open_stage("to be closed", 0, 0), *other = open_stage("other", 0, 0);

@@ -264,7 +264,7 @@ int output_check(struct output *output)
 
 /* ---- several outputs ----------------------------------------------------------------------- */
 
-static bool is_same_file(const struct stat *a, const struct stat *b)
+static bool is_one_file(const struct stat *a, const struct stat *b)
 {
     return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
 }
@@ -293,9 +293,9 @@ static bool is_same_place(const struct output *a, const struct output *b)
     if (a->in_place || b->in_place)
         return false;
     if (!stat(a->target, &at_a) && !stat(b->target, &at_b))
-        return is_same_file(&at_a, &at_b);
+        return is_one_file(&at_a, &at_b);
     name = split_target(a->target, &at_a);
-    return !strcmp(name, split_target(b->target, &at_b)) && is_same_file(&at_a, &at_b);
+    return !strcmp(name, split_target(b->target, &at_b)) && is_one_file(&at_a, &at_b);
 }
 
 int output_check_apart(const struct output *output, const struct output *other)

@@ -42,10 +42,11 @@ bool output_is_kept(const char *path);
 
 /* Can it be written? Called before any work is done; changes nothing. */
 int output_check(struct output *output);
-/* Of outputs that have been checked, or have no path: refuses two that go to one place. */
+/* Two outputs that have been checked, or have no path, are refused if they go to one place. */
 int output_check_apart(const struct output *output, const struct output *other);
-/* Does it go to standard output? And refuses that where the option `printed` prints there. */
+/* Does it go to standard output? */
 bool output_is_stdout(const struct output *output);
+/* Standard output is refused where the option `printed` prints there. */
 int output_check_alone(const struct output *output, const char *printed);
 /* Checks again and opens the file to be written. */
 int output_open(struct output *output);

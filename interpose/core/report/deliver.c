@@ -237,13 +237,13 @@ static int rename_to(const char *beside, const char *path, bool exclusive)
     result = find_own_name(path, own);
     if (!result && rename(beside, own))
         result = -errno;
-    if (!result)
-        memcpy(expected.path, own, sizeof(own)); /* where it goes if it is written again */
-    if (!result)
-        ag_log_warn("the report lies in %s: meanwhile another process wrote %s; %%p in "
-                    "ALLOGRAFT_STATS gives each its own name",
-                    own, path);
-    return result;
+    if (result)
+        return result;
+    memcpy(expected.path, own, sizeof(own)); /* where it goes if it is written again */
+    ag_log_warn("the report lies in %s: meanwhile another process wrote %s; %%p in "
+                "ALLOGRAFT_STATS gives each its own name",
+                own, path);
+    return 0;
 }
 
 /* The file that was just written counts as found, if it is the one that is expected, and not
