@@ -129,12 +129,14 @@ static int check_kind(const struct output *output, const struct stat *st)
     kind = kind_by_head(head);
     if (kind == (int)output->kind)
         return STATUS_OK;
+    /* Metrics, which are written again and again, have no --force. */
     command_complain(
         "%s: %s %s: this is %s, not %s, and would be overwritten: %s takes the name of the "
-        "output file (--force overwrites it)",
+        "output file (%s)",
         output->command, output->option, output->path,
         kind < 0 ? "another kind of file" : kinds[kind].name, kinds[output->kind].name,
-        output->option);
+        output->option,
+        output->kind == OUTPUT_METRICS ? "remove it first if it is that" : "--force overwrites it");
     return STATUS_FAILED;
 }
 

@@ -3,6 +3,7 @@
 #include "tools/holders/holders.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,8 +44,22 @@ static int read_newest(int folder, const char *path, int pid, struct process *re
     return STATUS_FAILED;
 }
 
+/* The folder of that name, or the one of the settings, of which *ret is -1 if it is not there. */
+static int open_counters(const char *named, int *ret, char *path, size_t capacity)
+{
+    if (!named)
+        return folder_open_own(ret, path, capacity);
+    snprintf(path, capacity, "%s", named);
+    *ret = open(named, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (*ret >= 0)
+        return STATUS_OK;
+    command_complain("%s: %s", named, strerror(errno));
+    return STATUS_FAILED;
+}
+
 /* The process of that id, the newest one if there were several. */
-static int read_newest_process(const char *command, const char *word, struct process *ret)
+static int read_newest_process(const char *command, const char *word, const char *named,
+                               struct process *ret)
 {
     char path[PATH_MAX];
     int pid = pid_of(word), folder, status;
@@ -54,7 +69,7 @@ static int read_newest_process(const char *command, const char *word, struct pro
                          word);
         return STATUS_USAGE;
     }
-    if (folder_open_own(&folder, path, sizeof(path)))
+    if (open_counters(named, &folder, path, sizeof(path)))
         return STATUS_FAILED;
     if (folder < 0) {
         command_complain("process %d has no counters: %s does not exist", pid, path);
@@ -76,12 +91,12 @@ static int print_holders(const struct ag_text *text)
     return ferror(stdout) ? STATUS_FAILED : STATUS_OK;
 }
 
-int holders_show(const char *pid)
+int holders_show(const char *pid, const char *folder)
 {
     struct ag_text text = {0};
     struct ag_holders_view view;
     struct process process;
-    int status = read_newest_process("top", pid, &process);
+    int status = read_newest_process("top", pid, folder, &process);
 
     if (status)
         return status;
@@ -156,7 +171,7 @@ int command_snapshot(const struct command_line *line)
             torch.path = line->given[i].value;
     }
     status = torch.path ? output_check(&torch) : STATUS_OK;
-    status = status ? status : read_newest_process("snapshot", line->words[0], &process);
+    status = status ? status : read_newest_process("snapshot", line->words[0], NULL, &process);
     if (status)
         return status;
     view = holders_view(&process);

@@ -106,6 +106,11 @@ int metrics_export(const struct metrics *metrics)
 
     if (!port)
         return keep_file(metrics);
+    if (metrics->once) {
+        command_complain("top: --once goes with a file, and --prometheus=%s is a port",
+                         metrics->where);
+        return STATUS_USAGE;
+    }
     if (read_address(metrics->where, port, &address))
         return metrics_serve(metrics, &address);
     command_complain("top: --prometheus=%s is not allowed; allowed: a port from 0 to 65535, an "

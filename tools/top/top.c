@@ -206,6 +206,15 @@ static int export_metrics(struct options *options)
     return STATUS_USAGE;
 }
 
+static int show_holders(const struct options *options)
+{
+    if (!options->json && !options->clean && !options->prometheus)
+        return holders_show(options->holders, options->folder);
+    command_complain("top: --holders cannot be used together with --json, --clean or --prometheus; "
+                     "`allograft snapshot PID` prints JSON");
+    return STATUS_USAGE;
+}
+
 int command_top(const struct command_line *line)
 {
     struct options options = {.interval = 1};
@@ -214,7 +223,7 @@ int command_top(const struct command_line *line)
     if (read_top_words(line, &options))
         return STATUS_USAGE;
     if (options.holders)
-        return holders_show(options.holders);
+        return show_holders(&options);
     if (options.prometheus)
         return export_metrics(&options);
     if (open_folder(&options, &folder))

@@ -47,11 +47,11 @@ MARKED = marked()
 
 
 def environment(**more):
-    return dict(clean_environment(), ALLOGRAFT_COUNTERS=COUNTERS, **more)
+    return {**clean_environment(), 'ALLOGRAFT_COUNTERS': COUNTERS, **more}
 
 
-def command(*words):
-    done = subprocess.run([COMMAND, *map(str, words)], env=environment(), timeout=SECONDS, stdin=subprocess.DEVNULL,
+def command(*words, **more):
+    done = subprocess.run([COMMAND, *map(str, words)], env=environment(**more), timeout=SECONDS, stdin=subprocess.DEVNULL,
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, encoding='utf-8')
     return done
 
@@ -355,6 +355,12 @@ class Running(Case):
         self.assertEqual((done.returncode, done.stderr), (0, ''))
         self.assertIn('memory held now: 5.50 MiB in 8 blocks, from 6 stacks', done.stdout)
         self.assertIn('who held most at the peak of device 0: 66.00 MiB', done.stdout)
+        with tempfile.TemporaryDirectory(prefix='holders-') as other:
+            again = command('top', '--holders', self.process.pid, COUNTERS, ALLOGRAFT_COUNTERS=other)
+            self.assertEqual((again.returncode, again.stdout.partition('\n')[0]), (0, done.stdout.partition('\n')[0]))
+            missing = command('top', '--holders', self.process.pid, other)
+            self.assertEqual((missing.returncode, missing.stderr),
+                             (1, f'allograft: process {self.process.pid} has no counters in {other}\n'))
 
     def test_killed(self):
         self.process.send_signal(signal.SIGKILL)
@@ -366,6 +372,9 @@ class Running(Case):
     def test_complains(self):
         for words, status, says in ((('snapshot', 'x1'), 2, 'x1 is no process id'), (('snapshot', '0'), 2, '0 is no process id'),
                                     (('top', '--holders', 'me'), 2, 'me is no process id'),
+                                    (('top', '--holders', '1', '--json'), 2, '`allograft snapshot PID` prints JSON'),
+                                    (('top', '--holders', '1', '--clean'), 2, 'cannot be used together'),
+                                    (('top', '--holders', '1', '/no/such'), 1, '/no/such: No such file'),
                                     (('snapshot', '999999999'), 1, 'process 999999999 has no counters')):
             done = command(*words)
             self.assertEqual((done.returncode, done.stdout), (status, ''), words)

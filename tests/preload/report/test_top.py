@@ -414,6 +414,7 @@ class Metrics(Case):
         refused = top('--once', '--prometheus', self.file)
         self.assertEqual(refused.returncode, 1)
         self.assertIn('this is another kind of file, not a file of metrics', refused.stderr)
+        self.assertNotIn('--force', refused.stderr)  # which `top` does not have
 
     def test_served(self):
         process = self.start('0')
@@ -477,6 +478,7 @@ class Metrics(Case):
                             (['--prometheus', ':9400'], 'or a file, which is ./:9400 if that is its name'),
                             (['--prometheus', '[::1:9400'], 'an address in figures before it'),
                             (['--prometheus', '1.2.3.4:99999'], 'an address in figures before it'),
+                            (['--prometheus', '9400', '--once'], '--once goes with a file, and --prometheus=9400 is a port'),
                             (['--prometheus', '-', '--json'], '--prometheus cannot be used together with --json or --clean')):
             with self.subTest(words=words):
                 refused = top(*words)
