@@ -97,6 +97,14 @@ class Compared(TuneTest):
         self.assertEqual(self.faults('[ "$ALLOGRAFT_POLICY" != managed ] || sleep 100', "--timeout", "8"),
                          [None] * 4 + ["took too long"] + [None] * 3)
 
+    def test_too_slow_in_a_script(self):
+        """What the program started ends with it: it would go on beside the next runs."""
+        started = os.path.join(self.folder, "started")
+        script = f'[ "$ALLOGRAFT_POLICY" != managed ] || {{ sh -c "echo \\$\\$ >{started}; sleep 100; :"; :; }}'
+        self.assertEqual(self.faults(script, "--timeout", "8"), [None] * 4 + ["took too long"] + [None] * 3)
+        with open(started, encoding="utf-8") as file:
+            self.assertRaises(ProcessLookupError, os.kill, int(file.read()), 0)
+
 
 class Programs(TuneTest):
     def test_peak_of_a_real_program(self):

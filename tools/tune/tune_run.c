@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -207,6 +208,38 @@ static int wait_or_kill(pid_t child, uint64_t timeout_ns, bool *ret_timed_out)
     return status;
 }
 
+#define MOST_ORPHAN_MS 5000u /* until those that got a signal are waited for no more */
+
+/* The first of our children in the kernel's list of them, or 0. */
+static pid_t first_child(char *list, size_t capacity)
+{
+    char path[64];
+
+    snprintf(path, sizeof(path), "/proc/self/task/%d/children", (int)getpid());
+    ag_text_read_file(path, list, capacity);
+    return (pid_t)strtol(list, NULL, 10);
+}
+
+/* Sends the signal to what the program has started and not waited for: it would go
+ * on beside the next run. Each becomes a child of ours once its parent is gone. */
+static void end_orphans(int signal)
+{
+    char list[4096];
+    pid_t told = 0, child;
+
+    for (unsigned ms = 0; ms < MOST_ORPHAN_MS; ms++) {
+        while (waitpid(-1, NULL, WNOHANG) > 0) {
+        }
+        child = first_child(list, sizeof(list));
+        if (!child)
+            break;
+        if (child != told)
+            (void)kill(child, signal);
+        told = child;
+        (void)poll(NULL, 0, 1);
+    }
+}
+
 /* Forks while no signal comes: our handler would take in the child what is meant for the program,
  * which an exec ends. */
 static pid_t fork_for_program(void)
@@ -240,6 +273,7 @@ static bool run_in(const char *folder, char **argv, const char *library,
 
     snprintf(stats, sizeof(stats), counts ? "%s/%%p.json" : "off", folder);
     fflush(stdout);
+    (void)prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
     began = ag_clock_ns();
     child = out < 0 || err < 0 ? -1 : fork_for_program();
     if (!child)
@@ -247,6 +281,8 @@ static bool run_in(const char *folder, char **argv, const char *library,
     if (child > 0) {
         ret->status = wait_or_kill(child, timeout_ns, &ret->timed_out);
         ret->ns = ag_clock_ns() - began;
+        if (ret->timed_out || ended_by)
+            end_orphans(ret->timed_out ? SIGKILL : ended_by);
         ret->has_output = tune_text_read(out, false, &ret->text);
         last_line(err, ret->complaint, sizeof(ret->complaint));
     }
