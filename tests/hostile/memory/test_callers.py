@@ -1,6 +1,11 @@
 # A library is closed and another one is loaded where it lay: an allocation is that of the library that calls.
 
-from hostile import Case, main, often, preloaded, program
+import os
+import re
+import subprocess
+import tempfile
+
+from hostile import Case, clean_environment, main, often, preloaded, program
 
 TURNS = often(20)
 WORKER, EXPORTER = (program('libhostile_worker.so'), program('libnccl_hostile.so'))
@@ -31,6 +36,15 @@ class Callers(Case):
             'ALLOGRAFT_RULES': 'from=libnccl_hostile*:managed; from=libhostile_worker*:native'})
         self.assertEqual(placed(report), {'managed': TURNS, 'native': TURNS})
         self.assertEqual([rule['hits'] for rule in report['rules']], [TURNS, TURNS])
+
+    def test_trace(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, 'trace')
+            self.turns(WORKER, EXPORTER, {'ALLOGRAFT_TRACE': path})
+            shown = subprocess.run([os.environ['TEST_COMMAND'], 'trace', path], env=clean_environment(),
+                                   stdout=subprocess.PIPE, universal_newlines=True, check=True)
+        sites = re.findall(r'^ +(\d+) +\d+ +[\d.]+ \w+ +(\S+)\+0x', shown.stdout, re.M)
+        self.assertEqual(sorted(sites), sorted((str(TURNS), os.path.basename(file)) for file in (WORKER, EXPORTER)))
 
 
 if __name__ == '__main__':

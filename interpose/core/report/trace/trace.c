@@ -114,6 +114,43 @@ static uint32_t look_up_module(uint64_t address)
                           digits ? length + 1 + digits : length);
 }
 
+/* Have libraries come or gone since it was asked last? Then nothing is known any more. The relaxed
+ * stores come before the count that tells of them. */
+static bool forget_if_changed(void)
+{
+    static _Atomic uint64_t last;
+    uint64_t now = ag_loaded_changes();
+
+    if (now == atomic_load_explicit(&last, memory_order_acquire))
+        return false;
+    for (unsigned i = 0; i < KNOWN; i++)
+        atomic_store_explicit(&trace.known[i], 0, memory_order_relaxed);
+    atomic_store_explicit(&last, now, memory_order_release);
+    return true;
+}
+
+/* Does the module of that number still lie where the address is? Another library may have been
+ * loaded there since. Nobody unloads the program, which has no name. Before glibc 2.35 this takes a
+ * lock of the loader that is held briefly. */
+static bool still_lies_at(uint64_t address, uint16_t number)
+{
+    const struct ag_trace_named *named = number ? ag_trace_named(number - 1u) : NULL;
+    struct ag_loaded loaded;
+    size_t length;
+
+    if (!named)
+        return true;
+    if (!ag_loaded_is_lock_free())
+        return !forget_if_changed();
+    if (!ag_loaded_find((const void *)(uintptr_t)address, &loaded) ||
+        named->base != (uint64_t)(uintptr_t)loaded.base)
+        return false;
+    length = strnlen(loaded.map->l_name, MOST_PATH - 1);
+    return !length ||
+           (named->length >= length && !memcmp(named->text, loaded.map->l_name, length) &&
+            (named->length == length || !named->text[length]));
+}
+
 static uint16_t module_number(uint64_t address)
 {
     const uint64_t low = (1u << (64 - ADDRESS_BITS)) - 1;
@@ -125,12 +162,13 @@ static uint16_t module_number(uint64_t address)
     for (unsigned i = 0; i < PROBES; i++) {
         at = (first + i) % KNOWN;
         known = atomic_load_explicit(&trace.known[at], memory_order_acquire);
-        if (known >> (64 - ADDRESS_BITS) == address)
+        if (known >> (64 - ADDRESS_BITS) == address &&
+            still_lies_at(address, (uint16_t)(known & low)))
             return (uint16_t)(known & low);
-        if (!known)
+        if (!known || known >> (64 - ADDRESS_BITS) == address)
             break;
     }
-    if (known) /* all are taken */
+    if (known && known >> (64 - ADDRESS_BITS) != address) /* all are taken */
         at = first;
     known = address << (64 - ADDRESS_BITS) | look_up_module(address);
     /* Who reads this and tells of an event has the text before it, as the writer must find it. */
