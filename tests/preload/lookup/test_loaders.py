@@ -190,6 +190,13 @@ class Audited(Case):
         done, _ = begin(audit=False, settings={'XDG_STATE_HOME': '/dev/null'})
         self.assertNotRegex(done.stderr, went_past)
         self.assertEqual(done.returncode, 5)
+        # Nor does a limit on the size of files end the process by a signal.
+        settings = {'XDG_STATE_HOME': os.path.join(folder, 'other'), 'ALLOGRAFT_STATS': 'full'}
+        done = subprocess.run([COMMAND, 'run', LOADER, 'deep', LINKED, STORAGE, 'limited'],
+                              env=dict(clean_environment(), **settings), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, universal_newlines=True, timeout=SECONDS, check=False)
+        self.assertNotRegex(done.stderr, went_past)
+        self.assertEqual(done.returncode, 5, done.stderr)
 
     def test_many_processes_remember_at_once(self):
         folder = tempfile.mkdtemp()

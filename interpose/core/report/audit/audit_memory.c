@@ -11,6 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "interpose/core/base/text.h"
+
 static char wanted[PATH_MAX + AG_AUDIT_LINE_MOST];
 
 bool ag_audit_memory_has(const char *file, const char *line)
@@ -60,7 +62,7 @@ static bool append_line(const char *file, char *line)
     line[length] = '\n';
     done = fd >= 0 && !fstat(fd, &st) && S_ISREG(st.st_mode) &&
            ((size_t)st.st_size + length + 1 <= AG_AUDIT_MEMORY_MOST || !ftruncate(fd, 0)) &&
-           write(fd, line, length + 1) == (ssize_t)(length + 1);
+           ag_text_write_bytes(fd, line, length + 1) == (ssize_t)(length + 1);
     line[length] = '\0';
     if (fd >= 0)
         close(fd);
