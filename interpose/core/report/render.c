@@ -302,8 +302,10 @@ static void json_coverage(struct ag_emitter *json, const struct view *view)
 static void json_placement(struct ag_emitter *json, const struct view *view, unsigned device,
                            unsigned place)
 {
-    uint64_t allocs = PLACE_SUM(view, device, place, allocs);
+    /* What was freed is read first, as for bytes: other threads go on, and no free is counted whose
+     * allocation is not. Where a count was lost, as a file took the counters over, one may be. */
     uint64_t frees = PLACE_SUM(view, device, place, frees);
+    uint64_t allocs = PLACE_SUM(view, device, place, allocs);
 
     ag_emit_line(json, 2);
     ag_emit_object(json, ag_placement_names[place]);
@@ -312,7 +314,7 @@ static void json_placement(struct ag_emitter *json, const struct view *view, uns
     ag_emit_number(json, "failed", PLACE_SUM(view, device, place, failed));
     ag_emit_number(json, "alloc_bytes", PLACE_SUM(view, device, place, alloc_bytes));
     ag_emit_number(json, "current_bytes", ag_live_of(view->stats, device, place));
-    ag_emit_number(json, "current_blocks", allocs - frees);
+    ag_emit_number(json, "current_blocks", allocs > frees ? allocs - frees : 0);
     ag_emit_number(json, "peak_bytes", ag_relaxed(&view->stats->peak_bytes[device][place]));
     ag_emit_raw(
         json, "alloc_ns", "%.0f",

@@ -190,6 +190,17 @@ static void says_how_far_moves_were_from_the_bus(void)
     has(report(ag_render_json), "\"bus_gib_ns\":500000000,\"move_least_ns\":1250000000}");
 }
 
+/* A block that comes and goes while the counts are added up may be among the frees alone. */
+static void has_no_fewer_blocks_than_none(void)
+{
+    ag_live_reset();
+    ag_stats_device_met(0, "a card", 1 << 30);
+    ag_stats.slots[ag_slot()].places[0][0].allocs = 2;
+    ag_stats.slots[ag_slot()].places[0][0].frees = 3;
+    has(report(ag_render_json), "\"allocs\":2,\"frees\":3,");
+    has_not(report(ag_render_json), "\"current_blocks\":1"); /* 2^64 - 1 */
+}
+
 int main(void)
 {
     says_nothing_when_off();
@@ -198,5 +209,6 @@ int main(void)
     warns();
     shows_every_counter();
     says_how_far_moves_were_from_the_bus();
+    has_no_fewer_blocks_than_none();
     return 0;
 }
