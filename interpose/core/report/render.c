@@ -531,7 +531,8 @@ static void text_most(const struct view *view, unsigned row)
 
 static void text_devices(const struct view *view)
 {
-    bool running = !strcmp(view->stats->head.ended_by, "running");
+    const char *ended_by = view->stats->head.ended_by; /* nothing in the process's own dump */
+    bool running = !*ended_by || !strcmp(ended_by, "running");
 
     for (unsigned i = 0; i < n_devices(view); i++) {
         const struct ag_stats_device *device = &view->stats->devices[i];

@@ -190,6 +190,23 @@ static void says_how_far_moves_were_from_the_bus(void)
     has(report(ag_render_json), "\"bus_gib_ns\":500000000,\"move_least_ns\":1250000000}");
 }
 
+/* A report on a process that goes on: a dump of its own, or what the command reads. */
+static void says_now_of_what_is_running(void)
+{
+    static const char *const ends[] = {"", "running", "exit", "killed"};
+
+    for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {
+        const char *text;
+
+        ag_live_reset();
+        ag_stats_device_met(0, "a card", 1 << 30);
+        strcpy(ag_stats.head.ended_by, ends[i]);
+        text = report(ag_render_text);
+        has(text, i < 2 ? " now " : " at exit ");
+        has_not(text, i < 2 ? " at exit " : " now ");
+    }
+}
+
 /* A block that comes and goes while the counts are added up may be among the frees alone. */
 static void has_no_fewer_blocks_than_none(void)
 {
@@ -209,6 +226,7 @@ int main(void)
     warns();
     shows_every_counter();
     says_how_far_moves_were_from_the_bus();
+    says_now_of_what_is_running();
     has_no_fewer_blocks_than_none();
     return 0;
 }
