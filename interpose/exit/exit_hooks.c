@@ -97,6 +97,27 @@ static int stay(bool went, int result)
     return result;
 }
 
+struct find {
+    const char *file;
+    bool may_start;
+};
+
+static void find_on(void *find_)
+{
+    struct find *find = find_;
+
+    find->may_start = ag_leave_may_find(find->file);
+}
+
+/* The path of a file takes more stack than the handler of a signal may have left. */
+static bool may_find(const char *file)
+{
+    struct find find = {file, true};
+
+    ag_own_stack_run(find_on, &find);
+    return find.may_start;
+}
+
 /* Is there something to do before? Else a child by vfork is on its way. */
 #define GO(may_start) (ag_leaving_would() && go(may_start))
 
@@ -133,14 +154,14 @@ AG_ENTRY int execv(const char *path, char *const argv[])
 
 AG_ENTRY int execvp(const char *file, char *const argv[])
 {
-    bool went = GO(ag_leave_may_find(file));
+    bool went = GO(may_find(file));
 
     return stay(went, NEXT(execvp)(file, argv));
 }
 
 AG_ENTRY int execvpe(const char *file, char *const argv[], char *const envp[])
 {
-    bool went = GO(ag_leave_may_find(file));
+    bool went = GO(may_find(file));
 
     return stay(went, NEXT(execvpe)(file, argv, envp));
 }

@@ -76,6 +76,8 @@ static void on_crash(int number)
         quick_exit(42);
     if (*crash_end == 'x')
         (void)execl("/bin/sh", "sh", "-c", "exit 42", (char *)NULL);
+    if (*crash_end == 'p')
+        (void)execlp("sh", "sh", "-c", "exit 42", (char *)NULL);
     if (*crash_end == 'f')
         (void)execl("/no/such/program", "none", (char *)NULL);
     if (*crash_end == 'e')

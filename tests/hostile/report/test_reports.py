@@ -112,7 +112,7 @@ ENDS = EVERY + [{'ALLOGRAFT_GRAPH': 'all'}, {'ALLOGRAFT_TRACE': '@FOLDER@/trace'
                 {'ALLOGRAFT_GRAPH': 'all', 'ALLOGRAFT_TRACE': '@FOLDER@/trace', 'ALLOGRAFT_STATS': 'stderr'},
                 {'ALLOGRAFT_STATS': 'stderr'}, {'ALLOGRAFT_STATS': '@FOLDER@/r.txt'},
                 {'ALLOGRAFT_STATS': '/no/such/folder'}, {'ALLOGRAFT_STATS': 'off'}, {'ALLOGRAFT_COUNTERS': 'off'}]
-WAYS = {'_exit': 42, 'exit': 42, 'quick_exit': 42, 'x: exec': 42, 'fail to exec': 42}
+WAYS = {'_exit': 42, 'exit': 42, 'quick_exit': 42, 'x: exec': 42, 'path: exec': 42, 'fail to exec': 42}
 
 
 @unittest.skipIf(RUNTIME, 'a sanitizer needs more stack than a handler has')
