@@ -47,6 +47,7 @@
 #include "interpose/core/settings/pattern.h"
 #include "interpose/exit/exit_hooks.h"
 #include "interpose/exit/leaving.h"
+#include "interpose/exit/own_stack.h"
 #include "interpose/hooks/entry.h"
 #include "interpose/hooks/nvtx/nvtx_offer.h"
 #include "interpose/resolve/preloaded.h"
@@ -208,6 +209,24 @@ static void begin_child(void)
     }
 }
 
+static void begin_child_on_stack(void *ret_begun)
+{
+    begin_child();
+    *(bool *)ret_begun = true;
+}
+
+/* The handler of a signal may fork to become another program, such as a debugger. It may have less
+ * stack than names of files take. */
+static void begin_child_with_room(void)
+{
+    bool begun = false;
+
+    if (ag_own_stack_is_alternate())
+        ag_own_stack_run(begin_child_on_stack, &begun);
+    if (!begun)
+        begin_child();
+}
+
 static void after_fork_in_child(void)
 {
     /* A thread that does not exist here may have held it: then the child begins once more. */
@@ -215,7 +234,7 @@ static void after_fork_in_child(void)
     is_beginning = fork_has_beginning = false;
     is_forked = true;
     if (atomic_load(&ag_entry_state) != AG_ENTRY_NEW) {
-        begin_child();
+        begin_child_with_room();
         return;
     }
     ag_entry_depth = 0;

@@ -69,6 +69,20 @@ static void moved_stderr(char **paths)
 
 static const char *crash_end;
 
+/* As handlers that start a debugger: a child becomes it, and its status is the process's. */
+static void crash_in_child(void)
+{
+    int status = 0;
+    pid_t child = fork();
+
+    if (!child) {
+        (void)execlp("sh", "sh", "-c", "exit 42", (char *)NULL);
+        _exit(1);
+    }
+    (void)waitpid(child, &status, 0);
+    _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 43);
+}
+
 static void on_crash(int number)
 {
     (void)number;
@@ -78,6 +92,8 @@ static void on_crash(int number)
         (void)execl("/bin/sh", "sh", "-c", "exit 42", (char *)NULL);
     if (*crash_end == 'p')
         (void)execlp("sh", "sh", "-c", "exit 42", (char *)NULL);
+    if (*crash_end == 'c')
+        crash_in_child();
     if (*crash_end == 'f')
         (void)execl("/no/such/program", "none", (char *)NULL);
     if (*crash_end == 'e')
@@ -104,11 +120,10 @@ static size_t least_stack(void)
     return least > 2048 ? least : 2048;
 }
 
-/* Memory below `top`, GUARD bytes and `bytes`, seen by children too. */
-static char *stack_top(size_t bytes)
+/* Memory below `top`, GUARD bytes and `bytes`. `whose`: MAP_SHARED for what children share. */
+static char *stack_top(size_t bytes, int whose)
 {
-    char *low =
-        mmap(NULL, GUARD + bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    char *low = mmap(NULL, GUARD + bytes, PROT_READ | PROT_WRITE, whose | MAP_ANONYMOUS, -1, 0);
 
     OK(low == MAP_FAILED);
     return low + GUARD + bytes;
@@ -120,7 +135,7 @@ static void little_stack(char **words)
 {
     size_t bytes = *words[1] == '+' ? least_stack() + strtoul(words[1] + 1, NULL, 0)
                                     : strtoul(words[1], NULL, 0);
-    char *top = stack_top(bytes);
+    char *top = stack_top(bytes, MAP_PRIVATE);
 
     crash_end = words[0];
     OK(mprotect(top - bytes - GUARD, GUARD, PROT_NONE));
@@ -132,7 +147,7 @@ static void little_stack(char **words)
 static void depth(char **words)
 {
     const size_t bytes = 60u << 10;
-    char *top = stack_top(bytes), *low = top - bytes;
+    char *top = stack_top(bytes, MAP_SHARED), *low = top - bytes;
     int status = 0;
     pid_t child;
 

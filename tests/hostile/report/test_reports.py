@@ -133,6 +133,17 @@ class LittleStack(Clean):
                         if not {'ALLOGRAFT_DISABLE', 'ALLOGRAFT_STATS'} & set(settings):
                             self.assertGreater(result.report()['coverage']['hooks']['cuMemFree_v2'], 0)
 
+    def test_child(self):
+        """It forks, and the child becomes another program."""
+        for size in ('+4096', '8192'):
+            command = [REPORTS, 'little_stack', 'child', size]
+            native = run(command)
+            self.assertEqual(native.status, 42, native.out)
+            for settings in some(ENDS, 3):
+                with self.subTest(size=size, settings=settings):
+                    result = preloaded(command, settings)
+                    self.assertEqual((native.status, native.out), (result.status, result.out), result.err)
+
     def test_depth(self):
         def depth(result):
             self.assertIn('ended with 42', result.out)
