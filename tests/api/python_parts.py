@@ -417,6 +417,7 @@ class Stages(Case):
         self.assertEqual(stage.begin(self.stream), Action.RUN)
         self.refused(allograft.WrongState, 'open already', stage.begin, self.stream)
         stage.end()
+        self.refused(allograft.InvalidArgument, 'warmup_steps -1', allograft.Stage, 'below', warmup_steps=-1)
         stage.close()
         device.free(memory)
 

@@ -57,6 +57,8 @@ class Stage:
 
     def __init__(self, name: str, warmup_steps: int = 1, *, transparent: bool = False, single_pool: bool = False,
                  capture_error_mode: str = "global") -> None:
+        if warmup_steps < 0:  # as an unsigned number it would never be over
+            raise error(INVALID, "warmup_steps %d: 0 or more" % warmup_steps)
         options = StageOptions(
             bytes=sizeof(StageOptions), name=name.encode("utf-8"), warmup=warmup_steps,
             flags=_TRANSPARENT * transparent | _SINGLE_POOL * single_pool, mode=capture_mode(capture_error_mode))
