@@ -76,7 +76,7 @@ static struct ag_block *larger_from_cache(struct ag_context *context, struct ag_
         return block;
     }
     if (excess)
-        ag_room_give_back_for_good(context, ag_cache_evict(&context->cache, excess));
+        ag_room_evict_for_good(context, excess);
     return NULL;
 }
 

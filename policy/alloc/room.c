@@ -47,6 +47,15 @@ void ag_room_give_back_for_good(struct ag_context *context, struct ag_block *blo
         ag_budget_keep_all(context->device);
 }
 
+/* Other threads' allocations that find no room wait for it: so it counts before the blocks leave
+ * the cache. */
+void ag_room_evict_for_good(struct ag_context *context, uint64_t bytes)
+{
+    atomic_fetch_add_explicit(&context->device->n_returning, 1, memory_order_seq_cst);
+    ag_room_give_back_for_good(context, ag_cache_evict(&context->cache, bytes));
+    atomic_fetch_sub_explicit(&context->device->n_returning, 1, memory_order_seq_cst);
+}
+
 void ag_room_leave(struct ag_context *context, size_t bytes)
 {
     uint64_t missing;
@@ -55,7 +64,7 @@ void ag_room_leave(struct ag_context *context, size_t bytes)
         return;
     missing = ag_pressure_given(context->device, bytes);
     if (missing && !ag_budget_keeps_all(context->device))
-        ag_room_give_back_for_good(context, ag_cache_evict(&context->cache, missing));
+        ag_room_evict_for_good(context, missing);
 }
 
 void ag_alloc_given_to_program(const struct ag_device *device, size_t bytes)

@@ -17,6 +17,8 @@ bool ag_room_give_back(struct ag_context *context, struct ag_block *blocks, uint
 /* The blocks go back to the device, also what a pool of ours holds then; where that takes too long,
  * all is kept from then on. */
 void ag_room_give_back_for_good(struct ag_context *context, struct ag_block *blocks);
+/* The cache gives so many bytes back likewise. */
+void ag_room_evict_for_good(struct ag_context *context, uint64_t bytes);
 
 /* The driver has given `bytes`: has it still room for itself? */
 void ag_room_leave(struct ag_context *context, size_t bytes);

@@ -18,7 +18,8 @@
  *     churn capture-beside   another thread captures while freed memory is waited for
  *     churn early            memory without an address before cuInit
  *     churn destroy          the primary context is not destroyed like another
- *     churn waits            an allocation while a kernel waits for the host */
+ *     churn waits            an allocation while a kernel waits for the host
+ *     churn return-beside    memory that another thread is giving back */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -336,6 +337,48 @@ static void waits(void)
     OK(cuMemFree(stays));
 }
 
+static struct {
+    pthread_t thread;
+    bool is_started;
+    CUcontext context;
+    CUresult code;
+} beside_return;
+
+static void *take_most(void *unused)
+{
+    CUdeviceptr p;
+
+    OK(cuCtxSetCurrent(beside_return.context));
+    beside_return.code = cuMemAlloc(&p, 200 * MIB);
+    return unused;
+}
+
+/* In the other's call that gives back, before the driver has it, if there is one. */
+static void begin_beside_return(void)
+{
+    if (beside_return.is_started)
+        return;
+    beside_return.is_started = true;
+    OK(pthread_create(&beside_return.thread, NULL, take_most, NULL));
+    (void)usleep(100 * 1000);
+}
+
+/* Of 256 MiB: what was freed before is free, whatever becomes of it. */
+static void return_beside(void)
+{
+    CUdeviceptr p;
+
+    begin_churn();
+    OK(cuCtxGetCurrent(&beside_return.context));
+    OK(cuMemFree(get(120 * MIB)));
+    sim_inside("cuMemFree_v2", false, begin_beside_return);
+    SAY_CODE("less than was freed", cuMemAlloc(&p, 24 * MIB));
+    begin_beside_return();
+    OK(pthread_join(beside_return.thread, NULL));
+    sim_inside(NULL, false, NULL);
+    SAY_CODE("most of the card", beside_return.code);
+}
+
 /* Memory of the device without an address. */
 static CUresult create(int device, size_t bytes, CUmemGenericAllocationHandle *ret_handle)
 {
@@ -647,6 +690,7 @@ static const struct part parts[] = {
     {"destroy", destroy_primary},
     {"was-full", was_full},
     {"waits", waits},
+    {"return-beside", return_beside},
 };
 
 int main(int argc, char **argv)

@@ -203,6 +203,10 @@ class Churn(Case):
         self.same([COMMAND, 'capture-beside'], [{}, {'ALLOGRAFT_POLICY': 'pool'}, {'ALLOGRAFT_FREE': 'ordered'}],
                   settings={'SIM_MEMORY': '160MiB'})
 
+    def test_memory_that_another_thread_gives_back(self):
+        self.same([COMMAND, 'return-beside'], [{'ALLOGRAFT_CACHE': 'max'}, {'ALLOGRAFT_CACHE': 'max', 'ALLOGRAFT_POLICY': 'pool'}],
+                  settings={'SIM_MEMORY': '256MiB'})
+
     def test_memory_before_the_driver(self):
         for _, result in self.same([COMMAND, 'early'], [{}, {'ALLOGRAFT_LIMIT': '50%'}]):
             self.assertGreater(result.report()['cache']['hits'], 10)
