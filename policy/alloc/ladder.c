@@ -337,14 +337,13 @@ static void give_up_unseen(struct ag_block *block)
 CUresult ag_ladder_for_capture(struct ag_context *context, size_t bytes,
                                struct ag_block **ret_block)
 {
-    const struct ag_mem_desc native = {.source = AG_SOURCE_NATIVE};
     CUstreamCaptureMode mode;
     CUresult result = CUDA_SUCCESS;
 
     *ret_block = ag_private_take(context, bytes);
     if (!*ret_block) {
         mode = ag_capture_relax();
-        result = from_driver(context, native, bytes, ret_block);
+        result = natively(context, bytes, false, ret_block);
         ag_capture_restore(mode);
     }
     if (result != CUDA_SUCCESS)

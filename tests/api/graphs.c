@@ -271,6 +271,32 @@ static void replay_and_check(allograft_graph *graph, CUstream stream, CUdevicept
     OK(cuMemFree(noise));
 }
 
+/* What the program has freed before is there for a capture on a card that is else full. */
+static void capture_when_full(CUstream stream)
+{
+    size_t free_bytes = room();
+    allograft_graph *graph;
+    CUdeviceptr rest, p;
+
+    OK(cuMemAlloc(&rest, free_bytes / 4 * 3));
+    for (unsigned i = 0; i < 2; i++) {
+        OK(cuMemAlloc(&p, free_bytes / 5));
+        OK(cuMemFree(p));
+    }
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_graph_create(0, &graph));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_graph_capture_begin(graph, stream, ALLOGRAFT_NEW_POOL,
+                                                              ALLOGRAFT_CAPTURE_GLOBAL));
+    OK(cuMemAlloc(&p, free_bytes / 5));
+    launch_fill(stream, p, WORDS, 50);
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_graph_capture_end(graph));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_graph_replay(graph, stream));
+    OK(cuStreamSynchronize(stream));
+    CHECK(count_wrong(p, WORDS, 50) == 0);
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_graph_destroy(graph));
+    OK(cuMemFree(p));
+    OK(cuMemFree(rest));
+}
+
 void test_private_memory(void)
 {
     CUstream stream = new_stream();
@@ -325,6 +351,7 @@ void test_private_memory(void)
     EXPECT_STATUS(ALLOGRAFT_OK, allograft_graph_destroy(graph));
     EXPECT_STATUS(ALLOGRAFT_OK, allograft_graph_destroy(sharing));
     CHECK(room() >= before - (5u << 20));
+    capture_when_full(stream);
     OK(cuMemFree(out));
     say("private memory: right");
 }
