@@ -71,6 +71,8 @@ static void finish_ended(struct ag_context *context)
         ag_replay_context_gone(context);
     ag_copying_context_gone(context);
     ag_context_recycle(context);
+    if (!ag_capture_is_open()) /* any more: those of its streams have ended with it */
+        ag_alloc_capture_closed();
 }
 
 static CUresult destroy_context(CUcontext handle, CUresult (*real)(CUcontext))

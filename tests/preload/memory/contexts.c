@@ -3,6 +3,7 @@
  *                          has freed
  *     contexts unspilled   the same, while another thread moves its memory to the device
  *     contexts beside      while the driver ends one, another thread needs what was freed there
+ *     contexts captured    one ends while its stream captures, and memory of another was freed
  *     contexts peers       of two devices, which reach each other's memory */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -311,6 +312,23 @@ static void unspilled(CUcontext home)
     say("managed: %d", (int)managed & 1);
 }
 
+static void captured(CUcontext home)
+{
+    size_t before = free_memory();
+    CUcontext ending;
+    CUstream stream;
+    CUdeviceptr p;
+
+    OK(cuMemAlloc(&p, 64 * MIB));
+    OK(cuCtxCreate(&ending, NULL, 0, device));
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    OK(cuCtxSetCurrent(home));
+    SAY_CODE("free", cuMemFree(p));
+    SAY_CODE("destroy", cuCtxDestroy(ending));
+    say("its memory came back: %d", about(free_memory(), before));
+}
+
 static void peers(CUcontext first)
 {
     CUdeviceptr p, q;
@@ -343,6 +361,7 @@ int main(int argc, char **argv)
         (strcmp(argv[1], "peers") == 0       ? peers
          : strcmp(argv[1], "beside") == 0    ? beside
          : strcmp(argv[1], "unspilled") == 0 ? unspilled
+         : strcmp(argv[1], "captured") == 0  ? captured
                                              : relieved)(primary);
         return 0;
     }

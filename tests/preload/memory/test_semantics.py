@@ -52,6 +52,7 @@ class Semantics(Case):
         self.same(program('preload_contexts'), EXACT + [{'ALLOGRAFT_POLICY': 'managed', 'ALLOGRAFT_MANAGED_BACKEND': 'plain'}])
         self.same([program('preload_contexts'), 'relieved'], seeds=SEEDS)
         self.same([program('preload_contexts'), 'beside'], EXACT + [{'ALLOGRAFT_LIMIT': '1GiB'}, {'ALLOGRAFT_CACHE': 'max'}])
+        self.same([program('preload_contexts'), 'captured'], variants=EVERY)
         self.same([program('preload_contexts'), 'unspilled'], variants=[
             {'ALLOGRAFT_LIMIT': '16MiB', 'ALLOGRAFT_OOM': 'spill', 'ALLOGRAFT_UNSPILL': '1'}])
         # It can be refused for each of the contexts that end with work under way.
