@@ -337,13 +337,17 @@ static void give_up_unseen(struct ag_block *block)
 CUresult ag_ladder_for_capture(struct ag_context *context, size_t bytes,
                                struct ag_block **ret_block)
 {
+    /* The driver does not answer for it, since it knows of no free, nor of what is there next. */
+    const struct ag_mem_desc cached = {.source = AG_SOURCE_CACHED};
     CUstreamCaptureMode mode;
     CUresult result = CUDA_SUCCESS;
 
     *ret_block = ag_private_take(context, bytes);
     if (!*ret_block) {
         mode = ag_capture_relax();
-        result = natively(context, bytes, false, ret_block);
+        result = from_driver(context, cached, bytes, ret_block);
+        if (result == CUDA_ERROR_OUT_OF_MEMORY)
+            result = after_relief(context, cached, bytes, ret_block);
         ag_capture_restore(mode);
     }
     if (result != CUDA_SUCCESS)

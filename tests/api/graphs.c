@@ -271,6 +271,44 @@ static void replay_and_check(allograft_graph *graph, CUstream stream, CUdevicept
     OK(cuMemFree(noise));
 }
 
+static unsigned long long buffer_of(CUdeviceptr p)
+{
+    unsigned long long id = 0;
+
+    OK(cuPointerGetAttribute(&id, CU_POINTER_ATTRIBUTE_BUFFER_ID, p));
+    return id;
+}
+
+/* What is freed is unknown, though the graph has it; the next allocation there is another one. */
+static void ask_in_captures(CUstream stream)
+{
+    allograft_graph *graph, *sharing;
+    unsigned long long id;
+    allograft_pool pool;
+    CUdeviceptr p, again;
+    size_t bytes;
+
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_graph_create(0, &graph));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_graph_create(0, &sharing));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_graph_capture_begin(graph, stream, ALLOGRAFT_NEW_POOL,
+                                                              ALLOGRAFT_CAPTURE_GLOBAL));
+    OK(cuMemAlloc(&p, 3u << 20));
+    id = buffer_of(p);
+    OK(cuMemFree(p));
+    CHECK(cuMemGetAddressRange(NULL, &bytes, p) == CUDA_ERROR_NOT_FOUND);
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_graph_capture_end(graph));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_graph_pool(graph, &pool));
+    EXPECT_STATUS(ALLOGRAFT_OK,
+                  allograft_graph_capture_begin(sharing, stream, pool, ALLOGRAFT_CAPTURE_GLOBAL));
+    OK(cuMemAlloc(&again, 2u << 20));
+    OK(cuMemGetAddressRange(NULL, &bytes, again));
+    CHECK(again == p && bytes == 2u << 20 && buffer_of(again) != id);
+    OK(cuMemFree(again));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_graph_capture_end(sharing));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_graph_destroy(graph));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_graph_destroy(sharing));
+}
+
 /* What the program has freed before is there for a capture on a card that is else full. */
 static void capture_when_full(CUstream stream)
 {
@@ -351,6 +389,7 @@ void test_private_memory(void)
     EXPECT_STATUS(ALLOGRAFT_OK, allograft_graph_destroy(graph));
     EXPECT_STATUS(ALLOGRAFT_OK, allograft_graph_destroy(sharing));
     CHECK(room() >= before - (5u << 20));
+    ask_in_captures(stream);
     capture_when_full(stream);
     OK(cuMemFree(out));
     say("private memory: right");
