@@ -326,6 +326,7 @@ bool ag_ledger_look(CUdeviceptr base, struct ag_block_seen *ret_seen)
             .desc = block->desc,
             .placement = (enum ag_placement)block->placement,
             .export_number = ag_block_export_number(block),
+            .private_pool = ag_block_private_pool(block),
             .guarded = ag_block_guarded(block),
             .slab = ag_block_slab(block),
             .cut_up = ag_block_cut_up(block),

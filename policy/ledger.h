@@ -144,7 +144,7 @@ struct ag_block_seen {
     enum ag_placement placement;
     enum ag_block_state state;
     enum ag_sync_memops sync_memops;
-    uint64_t export_number;
+    uint64_t export_number, private_pool;
     struct ag_guarded *guarded;
     struct ag_slab *slab, *cut_up;
 };

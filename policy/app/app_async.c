@@ -403,9 +403,9 @@ CUresult ag_app_free(CUdeviceptr address, CUstream stream, bool per_thread, cons
     bool captured;
     CUresult result;
 
-    /* In a capture the driver refuses memory from before it. */
+    /* In a capture the driver refuses memory from before it, and the capture goes on. */
     if (address && ag_ledger_may_have(address) && ag_ledger_look(address, &block) &&
-        (ag_private_of_thread || !ag_capture_takes(stream, per_thread)))
+        ((ag_private_of_thread && block.private_pool) || !ag_capture_takes(stream, per_thread)))
         return ag_free_async(
             address, stream_apart(&request), free_async,
             per_thread ? ag_cu.cuStreamSynchronize_ptsz : ag_cu.cuStreamSynchronize, caller);

@@ -309,6 +309,26 @@ static void ask_in_captures(CUstream stream)
     EXPECT_STATUS(ALLOGRAFT_OK, allograft_graph_destroy(sharing));
 }
 
+/* In stream order, on the stream that is captured: refused, and the capture goes on. */
+static void free_from_before(CUstream stream, CUdeviceptr out)
+{
+    static const size_t sizes[] = {4096, 4u << 20};
+    allograft_graph *graph;
+    CUdeviceptr p;
+
+    for (unsigned i = 0; i < 2; i++) {
+        OK(cuMemAlloc(&p, sizes[i]));
+        EXPECT_STATUS(ALLOGRAFT_OK, allograft_graph_create(0, &graph));
+        EXPECT_STATUS(ALLOGRAFT_OK, allograft_graph_capture_begin(graph, stream, ALLOGRAFT_NEW_POOL,
+                                                                  ALLOGRAFT_CAPTURE_GLOBAL));
+        launch_fill(stream, out, WORDS, 60);
+        CHECK(cuMemFreeAsync(p, stream) == CUDA_ERROR_INVALID_VALUE);
+        EXPECT_STATUS(ALLOGRAFT_OK, allograft_graph_capture_end(graph));
+        EXPECT_STATUS(ALLOGRAFT_OK, allograft_graph_destroy(graph));
+        OK(cuMemFree(p));
+    }
+}
+
 /* What the program has freed before is there for a capture on a card that is else full. */
 static void capture_when_full(CUstream stream)
 {
@@ -390,6 +410,7 @@ void test_private_memory(void)
     EXPECT_STATUS(ALLOGRAFT_OK, allograft_graph_destroy(sharing));
     CHECK(room() >= before - (5u << 20));
     ask_in_captures(stream);
+    free_from_before(stream, out);
     capture_when_full(stream);
     OK(cuMemFree(out));
     say("private memory: right");
