@@ -302,15 +302,49 @@ static allograft_status check_ranges(const struct allograft_range *ranges, size_
     return ALLOGRAFT_OK;
 }
 
+/* The device of the first range that has one, or -1. */
+static int device_of_ranges(const struct allograft_range *ranges, size_t n)
+{
+    int device = -1;
+
+    for (size_t i = 0; i < n && device < 0; i++) {
+        if (ag_api_cu.cuPointerGetAttribute(&device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+                                            (CUdeviceptr)ranges[i].address) != CUDA_SUCCESS)
+            device = -1;
+    }
+    return device;
+}
+
+/* The driver wants a context, and a thread may have none: then it is that of the device, or of the
+ * memory where it is to go to the host. One that is current stays, since streams are of it. */
+static allograft_status enter_for_ranges(const struct allograft_range *ranges, size_t n, int device,
+                                         bool *ret_pushed)
+{
+    CUcontext current = NULL;
+
+    *ret_pushed = false;
+    if (ag_api_cu.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current)
+        return ALLOGRAFT_OK;
+    if (device < 0)
+        device = device_of_ranges(ranges, n);
+    return device < 0 ? ALLOGRAFT_OK : ag_api_enter_device(device, ret_pushed);
+}
+
 allograft_status ag_api_prefetch(const struct allograft_range *ranges, size_t n, int device,
                                  void *stream, size_t *ret_bytes)
 {
     const struct deed deed = {.moves = true, .device = device, .stream = stream};
     allograft_status status = check_ranges(ranges, n, device, "prefetch");
+    bool pushed = false;
 
     if (status == ALLOGRAFT_OK)
+        status = enter_for_ranges(ranges, n, device, &pushed);
+    if (status == ALLOGRAFT_OK)
         status = ag_api_not_capturing(stream, "prefetch");
-    return status == ALLOGRAFT_OK ? do_all(&deed, ranges, n, ret_bytes) : status;
+    if (status == ALLOGRAFT_OK)
+        status = do_all(&deed, ranges, n, ret_bytes);
+    ag_api_leave(pushed);
+    return status;
 }
 
 static allograft_status advise_ranges(const struct allograft_range *ranges, size_t n, int device,
@@ -318,9 +352,15 @@ static allograft_status advise_ranges(const struct allograft_range *ranges, size
 {
     const struct deed deed = {.advice = advice, .device = device};
     allograft_status status = check_ranges(ranges, n, device, what);
+    bool pushed = false;
 
     ag_alloc_expect_advice();
-    return status == ALLOGRAFT_OK ? do_all(&deed, ranges, n, ret_bytes) : status;
+    if (status == ALLOGRAFT_OK)
+        status = enter_for_ranges(ranges, n, device, &pushed);
+    if (status == ALLOGRAFT_OK)
+        status = do_all(&deed, ranges, n, ret_bytes);
+    ag_api_leave(pushed);
+    return status;
 }
 
 allograft_status ag_api_advise_preferred_location(const struct allograft_range *ranges, size_t n,

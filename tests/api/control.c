@@ -1,5 +1,7 @@
 /* The control API as a program uses it: `api_control PART [FOLDER]`, with the library preloaded, or
  * opened where CONTROL_LOAD names it. Prints what must be the same in both. */
+#include <pthread.h>
+
 #include "control.h"
 
 bool intercepted;
@@ -73,6 +75,35 @@ static void test_ranges(CUstream stream)
     OK(cuMemFree(device));
 }
 
+/* A thread that has made no context current, and has none afterwards. */
+static void *use_without_context(void *memory)
+{
+    const struct allograft_range range = {memory, 4u << 20};
+    CUcontext current;
+    size_t bytes = 0;
+
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_prefetch(memory, 4u << 20, 0, NULL));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_prefetch(memory, 4u << 20, ALLOGRAFT_HOST, NULL));
+    EXPECT_STATUS(ALLOGRAFT_OK,
+                  allograft_advise_preferred_location(&range, 1, ALLOGRAFT_HOST, &bytes));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_advise_accessed_by(&range, 1, 0, &bytes));
+    CHECK(bytes == 4u << 20);
+    OK(cuCtxGetCurrent(&current));
+    CHECK(!current);
+    return NULL;
+}
+
+static void test_without_context(void)
+{
+    pthread_t thread;
+    void *memory;
+
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_managed_alloc(&memory, 4u << 20, 0, NULL));
+    CHECK(!pthread_create(&thread, NULL, use_without_context, memory) &&
+          !pthread_join(thread, NULL));
+    EXPECT_STATUS(ALLOGRAFT_OK, allograft_managed_free(memory, 4u << 20, 0, NULL));
+}
+
 void test_managed(void)
 {
     CUstream stream = new_stream();
@@ -95,6 +126,7 @@ void test_managed(void)
     CHECK(*(uint32_t *)memory == 77);
     EXPECT_STATUS(ALLOGRAFT_OK, allograft_managed_free(memory, 4u << 20, 0, stream));
     test_ranges(stream);
+    test_without_context();
     /* In a capture: refused, and the capture lives on. */
     EXPECT_STATUS(ALLOGRAFT_OK, allograft_managed_alloc(&memory, BYTES, 0, stream));
     OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));

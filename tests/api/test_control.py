@@ -38,7 +38,7 @@ class Control(Case):
     def test_managed(self):
         for result in self.part('managed')[:-1]:
             api = result.report()['api']
-            self.assertEqual(api['managed_allocations'], 5)
+            self.assertEqual(api['managed_allocations'], 6)
             self.assertGreater(api['prefetched_bytes'], 8 << 20)
 
     def test_counted(self):
@@ -151,10 +151,10 @@ class Traced(Case):
         allocated, freed = self.of(told, on, 'allocate'), self.of(told, on, 'free')
         self.assertEqual(len(allocated), report['api']['managed_allocations'])
         self.assertEqual(sorted(a['bytes'] for a in freed), sorted(a['bytes'] for a in allocated))
-        self.assertEqual(len(self.of(told, on, 'prefetch to the host')), 4)
+        self.assertEqual(len(self.of(told, on, 'prefetch to the host')), 5)
         prefetched = [a['bytes'] for name in ('device 0', 'the host') for a in self.of(told, on, 'prefetch to ' + name)]
-        # an allocation of 4 MiB is brought to the device besides
-        self.assertEqual(sum(prefetched), report['api']['prefetched_bytes'] + (4 << 20))
+        # two allocations of 4 MiB are brought to the device besides
+        self.assertEqual(sum(prefetched), report['api']['prefetched_bytes'] + 2 * (4 << 20))
 
     def test_prefetches_of_allocations(self):
         told, report = self.traced('advice', '0', ALLOGRAFT_POLICY='managed', ALLOGRAFT_MANAGED_BACKEND='plain')
