@@ -10,6 +10,7 @@
 #endif
 #include "interpose/lifecycle.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
 #include <pthread.h>
@@ -105,12 +106,23 @@ static struct ag_options options;
 static bool is_forked;
 static atomic_flag recorded = ATOMIC_FLAG_INIT; /* the counters have had their chance of a file */
 
+/* Who begins asks the loader, whose lock another thread has while it opens a library: for as long
+ * as the constructors there run, and these may call us. So that lock is waited for first, as
+ * dladdr(3) does; else the constructor would wait for the thread that waits for it. */
+static void wait_for_loader(void)
+{
+    Dl_info info;
+
+    (void)dladdr((void *)wait_for_loader, &info);
+}
+
 /* The thread that has it cannot be cancelled: nobody else could ever begin. */
 static void claim_beginning(void)
 {
     int cancel_state;
 
     (void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
+    wait_for_loader();
     pthread_mutex_lock(&beginning.mutex);
     beginning.cancel_state = cancel_state;
     is_beginning = true;

@@ -1,4 +1,4 @@
-# The first call of the driver, in which the library begins, beside a fork and a cancellation.
+# The first call of the driver, in which the library begins, beside a fork, a cancellation and the loader.
 
 import unittest
 
@@ -17,6 +17,11 @@ class Start(Case):
     def test_cancelled(self):
         for what in ('first', 'context'):
             self.same([program('hostile_start_cancelled'), what], VARIANTS)
+
+    @unittest.skipIf('libtsan' in ' '.join(RUNTIME), 'its own locks meet those of the loader')
+    def test_beside_a_constructor(self):
+        """A thread that begins does not keep out another one that has the loader's lock, which it is to wait for."""
+        self.same([program('hostile_start_constructed'), program('libhostile_constructed.so')], VARIANTS)
 
 
 if __name__ == '__main__':
