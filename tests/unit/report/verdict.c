@@ -375,6 +375,10 @@ static void says_what_held_replay_back(void)
     has(found().to_try, "ALLOGRAFT_GRAPH_SEGMENT=16: ");
     set(AG_OPTION_GRAPH_SEGMENT, "16");
     is(found().to_try, none_known);
+    begin_replay(1000, 1001, 0); /* more came as a running process was read */
+    ag_stats_add(AG_STAT_REPLAY_RELEASED, 900);
+    ag_stats_add(AG_STAT_FLUSH_STREAM, 8);
+    has(found().held_back, "90.0 % of the operations were withheld in vain");
     begin_replay(1000, 0, 0);
     ag_stats_add(AG_STAT_REPLAY_BUILT, 1);
     is(found().held_back, "100.0 % of the operations passed before they had repeated; to find out, "

@@ -418,10 +418,10 @@ static void held_by_operations(struct facts *it)
     unsigned long long seen = count_of(it, AG_STAT_REPLAY_SEEN), sum;
     unsigned long long slept = count_of(it, AG_STAT_REPLAY_SLEPT),
                        released = count_of(it, AG_STAT_REPLAY_RELEASED);
-    unsigned long long rest = seen - count_of(it, AG_STAT_REPLAY_WITHHELD);
+    unsigned long long apart = count_of(it, AG_STAT_REPLAY_WITHHELD) + slept; /* read later */
+    unsigned long long rest = seen > apart ? seen - apart : 0;
     unsigned why = largest_of(it, "flushes", &sum);
 
-    rest = rest > slept ? rest - slept : 0;
     if (slept >= released && slept >= rest)
         HELD(it,
              "%.1f %% of the operations passed while streams had backed off: nothing repeated, or "
