@@ -26,6 +26,7 @@ enum ag_trampoline_kind {
     AG_KIND_PLAIN,
     AG_KIND_REFERENCE, /* ends replay */
     AG_KIND_CODE,
+    AG_KIND_MAPPING,
     AG_KIND_WORK,
     AG_KIND_MEMORY,
 };
@@ -37,7 +38,7 @@ static inline bool ag_kind_may_be_work(enum ag_trampoline_kind kind)
 
 static inline bool ag_kind_changes_what_graphs_name(enum ag_trampoline_kind kind)
 {
-    return kind == AG_KIND_MEMORY || kind == AG_KIND_CODE;
+    return kind == AG_KIND_MEMORY || kind == AG_KIND_MAPPING || kind == AG_KIND_CODE;
 }
 
 enum ag_trampoline_kind ag_trampoline_kind(unsigned number);

@@ -197,7 +197,8 @@ def test(options, directory):
         hooked |= ordered if settings.get("ALLOGRAFT_FREE") != "sync" else set()
         hooked |= waits if "ALLOGRAFT_WAITS" in settings else set()
         hooked |= copied if settings.get("ALLOGRAFT_COPY") != "driver" else set()
-        passed = trampolines(options.hooks, "|_WORK|_MEMORY|_CODE|_REFERENCE" if replayed else "_WORK|_MEMORY")
+        kinds = "|_WORK|_MEMORY|_MAPPING|_CODE|_REFERENCE" if replayed else "_WORK|_MEMORY"
+        passed = trampolines(options.hooks, kinds)
         if not replayed and not watched:
             passed = set()
         check(run.status == 0, f"the program ended with {run.status}\n{run.output}{run.errors}")

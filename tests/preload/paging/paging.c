@@ -13,6 +13,7 @@
  *                        four threads that use four blocks of 16 MiB each in turn
  *     paging places-of-threads
  *                        four threads that say where the same blocks are to lie
+ *     paging own-mapping the program maps memory of its own, before a block comes
  *     paging questions   one thread asks about blocks that move for another one
  *     paging frees       sizes that differ, freed and allocated in turns
  *     paging place       where it is to lie, as the control API is told; two turns of it
@@ -820,6 +821,33 @@ static void *ask_again_and_again(void *unused)
     return unused;
 }
 
+/* What the program maps itself is no work, and no memory of cudaMalloc: pieces still move. */
+static void map_own(void)
+{
+    CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                      .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+    CUmemAccessDesc access = {.location = properties.location,
+                              .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    CUmemGenericAllocationHandle handle;
+    unsigned often[TURN_BLOCKS] = {0};
+    CUfunction function = touch_function();
+    CUdeviceptr p[TURN_BLOCKS], own;
+
+    begin_turns(p);
+    OK(cuMemAddressReserve(&own, 2 * MIB, 0, 0, 0));
+    OK(cuMemCreate(&handle, 2 * MIB, &properties, 0));
+    OK(cuMemMap(own, 2 * MIB, 0, handle, 0));
+    OK(cuMemSetAccess(own, 2 * MIB, &access, 1));
+    launch_fill(NULL, own, 1000, 7);
+    say("wrong: %u", count_wrong(own, 1000, 7));
+    OK(cuMemUnmap(own, 2 * MIB));
+    OK(cuMemAddressFree(own, 2 * MIB));
+    OK(cuMemRelease(handle));
+    often[TURN_BLOCKS - 1] = 8;
+    touch_often(function, p[TURN_BLOCKS - 1], 8, NULL);
+    say("wrong: %u", end_turns(p, often));
+}
+
 static void questions(void)
 {
     unsigned often[TURN_BLOCKS] = {0};
@@ -1624,6 +1652,7 @@ static const struct part alone[] = {
     {"captured", captured},
     {"threads", threads},
     {"turns-of-threads", turns_of_threads},
+    {"own-mapping", map_own},
     {"questions", questions},
     {"places-of-threads", places_of_threads},
     {"frees", frees},

@@ -237,6 +237,14 @@ class Answers(Case):
         # What is learnt first is each process's own: later passes use less there than one of them would.
         self.assertLess(pressure[1]['in_place_bytes'] - pressure[0]['in_place_bytes'], (512 - 128) * 2 ** 21)
 
+    def test_mappings_of_the_program(self):
+        """They are no work, and end no moving."""
+        result = preloaded([COMMAND, 'own-mapping'], dict(TURNS, SIM_SCHED='eager'))
+        self.assertEqual((result.status, result.out), (0, 2 * 'wrong: 0\n'), result.err)
+        pressure = result.report()['pressure']
+        self.assertEqual(pressure['moving_ended'], 0)
+        self.assertGreater(pressure['moved_in_bytes'], 0)
+
     def test_slow_for_the_first_time(self):
         """While a function is timed for the first time, other launches of it do not use memory of the host. (65 pieces are
         filled there, and each of them would be used once.)"""
