@@ -162,15 +162,20 @@ void ag_pressure_wait_for_frees(void)
 }
 
 /* A context's work was waited for before, so what is left takes the driver some milliseconds. */
-bool ag_pressure_wait_for_others(const struct ag_device *device)
+static bool wait_for_others(const struct ag_device *device, bool evicted)
 {
-    if (!atomic_load_explicit(&device->n_returning, memory_order_seq_cst))
+    if (!ag_device_is_returning(device, evicted))
         return false;
-    if (ag_device_wait_returned(device, frees_timeout()))
+    if (ag_device_wait_returned(device, evicted, frees_timeout()))
         return true;
     atomic_store_explicit(&timed_out, true, memory_order_relaxed);
     ag_trace_step(AG_STAT_LADDER_IN_VAIN, device->ordinal, 0);
     return false;
+}
+
+bool ag_pressure_wait_for_others(const struct ag_device *device)
+{
+    return wait_for_others(device, false);
 }
 
 struct room {
@@ -349,7 +354,7 @@ static void relieve(struct ag_device *device, bool all)
     }
     give_up_each(give_up_cached, &room);
     wait_for_frees(AG_STAT_WAITED_PRESSURE);
-    (void)ag_pressure_wait_for_others(device);
+    (void)wait_for_others(device, true);
     ag_pool_trim(device);
     ag_managed_pool_trim(device);
     ag_app_pools_trim(device);

@@ -71,10 +71,12 @@ __attribute__((noinline)) static void give_back_evicted(struct ag_context *conte
     struct ag_device *device = context->device;
     bool waits = ag_host_wait_pending() && ag_backend_waits_for(out);
 
+    atomic_fetch_add_explicit(&device->n_evicting, 1, memory_order_seq_cst);
     if (ag_pressure_is_tight(device) && !ag_capture_is_open() && !ag_budget_keeps_all(device))
         release_for_good(context, out);
     else
         (void)ag_room_give_back(context, out, UINT64_MAX);
+    atomic_fetch_sub_explicit(&device->n_evicting, 1, memory_order_seq_cst);
     if (!ag_pressure_bound_pending(device) && waits)
         ag_stats_add(AG_STAT_WAITED_RETURN, 1);
 }

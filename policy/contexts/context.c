@@ -288,13 +288,13 @@ void ag_context_ended(struct ag_context *context)
     atomic_fetch_sub_explicit(&context->device->n_returning, 1, memory_order_seq_cst);
 }
 
-bool ag_device_wait_returned(const struct ag_device *device, uint64_t timeout_ns)
+bool ag_device_wait_returned(const struct ag_device *device, bool evicted, uint64_t timeout_ns)
 {
     struct ag_wait wait = {0};
 
     if (n_visits) /* which the context that ends waits for */
         return true;
-    while (atomic_load_explicit(&device->n_returning, memory_order_seq_cst)) {
+    while (ag_device_is_returning(device, evicted)) {
         if (!ag_wait_pause_within(&wait, &timeout_ns))
             return false;
     }

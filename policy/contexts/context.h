@@ -28,6 +28,9 @@ struct ag_device {
     /* Contexts that the driver is about to end, and threads that give back what was kept: they have
      * memory that is in no cache, and not free yet. */
     _Atomic unsigned n_returning;
+    /* Threads whose cudaFree gives back what the cache has no room for. Natively an allocation
+     * waits for such a free, and a question does not. */
+    _Atomic unsigned n_evicting;
     CUcontext primary; /* handle of the primary context, once retained; under the table's lock */
     struct ag_churn churn; /* does the program free and allocate in turns: is a pool worth it? */
     /* Our pool, created on first use: see backend_pool.c. */
@@ -114,9 +117,15 @@ void ag_context_primary_kept(int device);
 void ag_context_ending(struct ag_context *context);
 /* The driver's call is over: what the context had is free. Once for each ag_context_ending(). */
 void ag_context_ended(struct ag_context *context);
-/* Waits until n_returning of the device is 0: false after the timeout, in slices (wait.h). A
- * visitor of a context does not wait. */
-bool ag_device_wait_returned(const struct ag_device *device, uint64_t timeout_ns);
+/* Is memory on its way to the device? With `evicted`, what a cudaFree gives back counts. */
+static inline bool ag_device_is_returning(const struct ag_device *device, bool evicted)
+{
+    return atomic_load_explicit(&device->n_returning, memory_order_seq_cst) ||
+           (evicted && atomic_load_explicit(&device->n_evicting, memory_order_seq_cst));
+}
+/* Waits until none is: false after the timeout, in slices (wait.h). A visitor of a context does not
+ * wait. */
+bool ag_device_wait_returned(const struct ag_device *device, bool evicted, uint64_t timeout_ns);
 /* The context is gone: nobody finds it any more. */
 void ag_context_forget(struct ag_context *context);
 /* No stream or block of it is left either: another context may have its memory, once. */

@@ -19,7 +19,8 @@
  *     churn early            memory without an address before cuInit
  *     churn destroy          the primary context is not destroyed like another
  *     churn waits            an allocation while a kernel waits for the host
- *     churn return-beside    memory that another thread is giving back */
+ *     churn return-beside    memory that another thread is giving back
+ *     churn evict-beside     likewise, in its cudaFree */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -379,6 +380,23 @@ static void return_beside(void)
     SAY_CODE("most of the card", beside_return.code);
 }
 
+/* The same, where the cache has no room for what is freed, and what it had goes. */
+static void evict_beside(void)
+{
+    CUdeviceptr p;
+
+    begin_churn();
+    OK(cuCtxGetCurrent(&beside_return.context));
+    p = get(10 * MIB);
+    OK(cuMemFree(get(60 * MIB)));
+    sim_inside("cuMemFree_v2", false, begin_beside_return);
+    OK(cuMemFree(p));
+    begin_beside_return();
+    OK(pthread_join(beside_return.thread, NULL));
+    sim_inside(NULL, false, NULL);
+    SAY_CODE("most of the card", beside_return.code);
+}
+
 /* Memory of the device without an address. */
 static CUresult create(int device, size_t bytes, CUmemGenericAllocationHandle *ret_handle)
 {
@@ -691,6 +709,7 @@ static const struct part parts[] = {
     {"was-full", was_full},
     {"waits", waits},
     {"return-beside", return_beside},
+    {"evict-beside", evict_beside},
 };
 
 int main(int argc, char **argv)

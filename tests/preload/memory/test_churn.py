@@ -206,6 +206,7 @@ class Churn(Case):
     def test_memory_that_another_thread_gives_back(self):
         self.same([COMMAND, 'return-beside'], [{'ALLOGRAFT_CACHE': 'max'}, {'ALLOGRAFT_CACHE': 'max', 'ALLOGRAFT_POLICY': 'pool'}],
                   settings={'SIM_MEMORY': '256MiB'})
+        self.same([COMMAND, 'evict-beside'], [{}], settings={'SIM_MEMORY': '256MiB'})
 
     def test_memory_before_the_driver(self):
         for _, result in self.same([COMMAND, 'early'], [{}, {'ALLOGRAFT_LIMIT': '50%'}]):

@@ -128,7 +128,7 @@ static void test_memory_on_its_way_is_waited_for(void)
     atomic_store(&device->n_returning, 1);
     OK(pthread_create(&other, NULL, give_back, NULL));
     is_waiting = true;
-    CHECK(ag_device_wait_returned(device, 1000000000));
+    CHECK(ag_device_wait_returned(device, false, 1000000000));
     is_waiting = false;
     OK(pthread_join(other, NULL));
 }
@@ -136,7 +136,7 @@ static void test_memory_on_its_way_is_waited_for(void)
 static void wait_inside(struct ag_context *unused, void *unused_too)
 {
     (void)unused, (void)unused_too;
-    CHECK(ag_device_wait_returned(device, UINT64_MAX));
+    CHECK(ag_device_wait_returned(device, false, UINT64_MAX));
     atomic_store(&has_asked, true);
 }
 
