@@ -183,6 +183,7 @@ struct room {
     uint64_t bytes; /* still wanted */
     uint64_t timeout_ns;
     bool fails; /* the call that wants them, for want of memory */
+    bool in_vain;
 };
 
 /* What lies on the host stays: it helps no allocation on the device. */
@@ -203,6 +204,7 @@ static void give_up_cached(struct ag_context *context, void *data)
     if (blocks && room->fails && wait_as_natively(AG_STAT_WAITED_PRESSURE))
         blocks = ag_backend_release(context, blocks, room->timeout_ns);
     if (blocks) {
+        room->in_vain = true;
         if (room->fails)
             atomic_store_explicit(&timed_out, true, memory_order_relaxed);
         ag_trace_step(AG_STAT_LADDER_IN_VAIN, context->device->ordinal, 0);
@@ -224,7 +226,7 @@ static void give_up_each(void (*give_up)(struct ag_context *context, void *room)
 bool ag_pressure_make_room(struct ag_device *device, size_t bytes)
 {
     uint64_t taken = atomic_load_explicit(&device->taken, memory_order_relaxed);
-    struct room room = {device, bytes, frees_timeout(), true};
+    struct room room = {device, bytes, frees_timeout(), .fails = true};
 
     if (device->limit == UINT64_MAX || bytes > ag_budget_left(device))
         return false;
@@ -279,7 +281,7 @@ static void give_up_pooled(struct ag_device *device)
 static void make_free(struct ag_device *device, uint64_t bytes)
 {
     struct free_bytes is = {.device = device};
-    struct room room = {device, 0, YIELD_NS, false};
+    struct room room = {device, 0, YIELD_NS, .fails = false};
 
     ag_context_each(ask_free_of_device, &is);
     if (!is.known || is.bytes >= bytes)
@@ -324,7 +326,7 @@ static void give_up_excess(struct ag_context *context, void *data)
 void ag_pressure_look_beside(struct ag_device *device)
 {
     struct free_bytes is = {.device = device};
-    struct room room = {device, UINT64_MAX, YIELD_NS, false};
+    struct room room = {device, UINT64_MAX, YIELD_NS, .fails = false};
 
     ag_pressure_unlooked = LOOK_EVERY;
     if (device->is_integrated || ag_capture_is_open())
@@ -342,10 +344,10 @@ void ag_pressure_look_beside(struct ag_device *device)
 
 /* --- when there is none left --- */
 
-/* `all`: what others have, too. */
-static void relieve(struct ag_device *device, bool all)
+/* `all`: what others have, too. False: not all of it could go back in time. */
+static bool relieve(struct ag_device *device, bool all)
 {
-    struct room room = {device, UINT64_MAX, frees_timeout(), true};
+    struct room room = {device, UINT64_MAX, frees_timeout(), .fails = true};
 
     if (!ag_capture_is_open()) { /* what is guarded is read first */
         (void)ag_guard_relieve(device, room.timeout_ns);
@@ -354,7 +356,8 @@ static void relieve(struct ag_device *device, bool all)
     }
     give_up_each(give_up_cached, &room);
     wait_for_frees(AG_STAT_WAITED_PRESSURE);
-    (void)wait_for_others(device, true);
+    if (!wait_for_others(device, true) && ag_device_is_returning(device, true))
+        room.in_vain = true;
     ag_pool_trim(device);
     ag_managed_pool_trim(device);
     ag_app_pools_trim(device);
@@ -362,11 +365,12 @@ static void relieve(struct ag_device *device, bool all)
     if (device->limit == UINT64_MAX && !device->is_integrated)
         set_tight(device, true); /* by the call that is to follow */
     ag_trace_step(AG_STAT_LADDER_TRIM, device->ordinal, 0);
+    return !room.in_vain;
 }
 
-void ag_pressure_relieve(struct ag_device *device)
+bool ag_pressure_relieve(struct ag_device *device)
 {
-    relieve(device, true);
+    return relieve(device, true);
 }
 
 static bool relieve_for_call(struct ag_device *device, bool all)
@@ -377,7 +381,7 @@ static bool relieve_for_call(struct ag_device *device, bool all)
         device = context->device;
     if (!device)
         return false;
-    relieve(device, all);
+    (void)relieve(device, all);
     ag_trace_step(AG_STAT_LADDER_OTHER, device->ordinal, 0);
     return true;
 }

@@ -77,8 +77,8 @@ bool ag_pressure_wait_for_others(const struct ag_device *device);
 bool ag_pressure_make_room(struct ag_device *device, size_t bytes);
 
 /* Empties the caches of `device`, waits for pending frees, trims its pools: a failed allocation is
- * worth another try. */
-void ag_pressure_relieve(struct ag_device *device);
+ * worth another try. False: not all of that could be waited for, which took long. */
+bool ag_pressure_relieve(struct ag_device *device);
 /* Relieves the device after another call failed that takes memory of `device`; NULL: of the device
  * of the calling thread's context, and false if there is none. */
 bool ag_pressure_relieve_for_call(struct ag_device *device);

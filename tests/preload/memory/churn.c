@@ -20,7 +20,8 @@
  *     churn destroy          the primary context is not destroyed like another
  *     churn waits            an allocation while a kernel waits for the host
  *     churn return-beside    memory that another thread is giving back
- *     churn evict-beside     likewise, in its cudaFree */
+ *     churn evict-beside     likewise, in its cudaFree
+ *     churn free-beside      memory that another thread frees as this one tries again */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -397,6 +398,47 @@ static void evict_beside(void)
     SAY_CODE("most of the card", beside_return.code);
 }
 
+static struct {
+    CUcontext context;
+    CUdeviceptr freed;
+    unsigned n_calls; /* of the allocation that is short of memory */
+    bool is_done;
+} beside_free;
+
+/* Takes the room that was made, and frees what is enough, too. */
+static void *take_and_free(void *unused)
+{
+    OK(cuCtxSetCurrent(beside_free.context));
+    (void)get(92 * MIB);
+    OK(cuMemFree(beside_free.freed));
+    return unused;
+}
+
+static void free_beside_it(void)
+{
+    pthread_t other;
+
+    if (beside_free.is_done || ++beside_free.n_calls < 2)
+        return;
+    beside_free.is_done = true;
+    OK(pthread_create(&other, NULL, take_and_free, NULL));
+    OK(pthread_join(other, NULL));
+}
+
+/* Of 160 MiB, the other thread has 60, or 92 instead. */
+static void free_beside(void)
+{
+    CUdeviceptr p;
+
+    begin_churn();
+    OK(cuCtxGetCurrent(&beside_free.context));
+    beside_free.freed = get(60 * MIB);
+    OK(cuMemFree(get(92 * MIB)));
+    sim_inside("cuMemAlloc_v2", false, free_beside_it);
+    SAY_CODE("of what is left", cuMemAlloc(&p, 14 * MIB));
+    sim_inside(NULL, false, NULL);
+}
+
 /* Memory of the device without an address. */
 static CUresult create(int device, size_t bytes, CUmemGenericAllocationHandle *ret_handle)
 {
@@ -710,6 +752,7 @@ static const struct part parts[] = {
     {"waits", waits},
     {"return-beside", return_beside},
     {"evict-beside", evict_beside},
+    {"free-beside", free_beside},
 };
 
 int main(int argc, char **argv)
