@@ -146,6 +146,26 @@ uint64_t ag_loaded_changes(void)
     return now;
 }
 
+/* The relaxed stores come before the count that tells of them. */
+static bool forget_if_changed(struct ag_loaded_notes *notes)
+{
+    uint64_t now = ag_loaded_changes();
+
+    if (now == atomic_load_explicit(&notes->changes, memory_order_acquire))
+        return false;
+    for (size_t i = 0; i < notes->n; i++)
+        atomic_store_explicit(&notes->words[i], 0, memory_order_relaxed);
+    atomic_store_explicit(&notes->changes, now, memory_order_release);
+    return true;
+}
+
+bool ag_loaded_note_holds(struct ag_loaded_notes *notes, const _Atomic uint64_t *word,
+                          uint64_t found)
+{
+    /* Read again, relaxed: another thread may have seen the change first, and forgotten. */
+    return !forget_if_changed(notes) && atomic_load_explicit(word, memory_order_relaxed) == found;
+}
+
 /* Its program headers; 0 where they are not in the first page. */
 static unsigned headers_of(const struct ag_loaded *loaded, const ElfW(Phdr) * *ret)
 {

@@ -68,6 +68,17 @@ bool ag_loaded_is_lock_free(void);
  * loader's that is held briefly. */
 uint64_t ag_loaded_changes(void);
 
+/* What is known of addresses, a word each (0: nothing), while no library comes or goes. */
+struct ag_loaded_notes {
+    _Atomic uint64_t *words;
+    size_t n;
+    _Atomic uint64_t changes; /* ag_loaded_changes() of when they were asked about last */
+};
+/* Does `word`, one of them, still hold what was `found` there? All are forgotten where a library
+ * has come or gone since somebody asked last. Any thread. */
+bool ag_loaded_note_holds(struct ag_loaded_notes *notes, const _Atomic uint64_t *word,
+                          uint64_t found);
+
 /* Its first program header of that type (PT_...), or NULL. */
 const ElfW(Phdr) * ag_loaded_header(const struct ag_loaded *loaded, uint32_t type);
 /* Its file, with a NUL, cut to capacity; how long it is. */

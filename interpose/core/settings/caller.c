@@ -56,6 +56,7 @@ static _Atomic(struct module *) modules[MOST_MODULES]; /* from the front, withou
 _Static_assert(MOST_MODULES < 1u << PLACE_BITS, "a place fits");
 #define KNOWN 512u
 static _Atomic uint64_t known[KNOWN];
+static struct ag_loaded_notes notes = {.words = known, .n = KNOWN};
 
 static enum ag_caller classify(const char *name)
 {
@@ -92,21 +93,6 @@ static bool stays(const struct link_map *map)
     return loader && at == map;
 }
 
-/* Have libraries come or gone since it was asked last? Then nothing is known any more. The relaxed
- * stores come before the count that tells of them. */
-static bool has_changed(void)
-{
-    static _Atomic uint64_t last;
-    uint64_t now = ag_loaded_changes();
-
-    if (now == atomic_load_explicit(&last, memory_order_acquire))
-        return false;
-    for (unsigned i = 0; i < KNOWN; i++)
-        atomic_store_explicit(&known[i], 0, memory_order_relaxed);
-    atomic_store_explicit(&last, now, memory_order_release);
-    return true;
-}
-
 static bool ends_with_name(const struct link_map *map, const struct module *module)
 {
     size_t length = strlen(map->l_name);
@@ -125,9 +111,8 @@ static bool still_holds(const void *address, uint64_t found, const _Atomic uint6
 
     if (found & STAYS)
         return true;
-    /* Read again: another thread may have seen the change first, and forgotten. */
     if (!ag_loaded_is_lock_free())
-        return !has_changed() && atomic_load_explicit(entry, memory_order_relaxed) == found;
+        return ag_loaded_note_holds(&notes, entry, found);
     map = ag_loaded_map(address);
     if (!map)
         return !place;

@@ -20,6 +20,7 @@ _Atomic bool ag_trace_active;
 #define PROBES       8u
 #define MOST_PATH    1024u
 #define ADDRESS_BITS 48 /* no library lies above; an address that does is of an unknown module */
+#define NUMBER_MASK  ((UINT64_C(1) << (64 - ADDRESS_BITS)) - 1)
 _Static_assert(MOST_TEXTS < 1u << (64 - ADDRESS_BITS), "an address and a number are one word");
 
 static struct {
@@ -114,26 +115,13 @@ static uint32_t look_up_module(uint64_t address)
                           digits ? length + 1 + digits : length);
 }
 
-/* Have libraries come or gone since it was asked last? Then nothing is known any more. The relaxed
- * stores come before the count that tells of them. */
-static bool forget_if_changed(void)
-{
-    static _Atomic uint64_t last;
-    uint64_t now = ag_loaded_changes();
-
-    if (now == atomic_load_explicit(&last, memory_order_acquire))
-        return false;
-    for (unsigned i = 0; i < KNOWN; i++)
-        atomic_store_explicit(&trace.known[i], 0, memory_order_relaxed);
-    atomic_store_explicit(&last, now, memory_order_release);
-    return true;
-}
-
-/* Does the module of that number still lie where the address is? Another library may have been
+/* Does the module of what is known of the address still lie there? Another library may have been
  * loaded there since. Nobody unloads the program, which has no name. Before glibc 2.35 this takes a
  * lock of the loader that is held briefly. */
-static bool still_lies_at(uint64_t address, uint16_t number)
+static bool still_lies_at(uint64_t address, uint64_t found, const _Atomic uint64_t *entry)
 {
+    static struct ag_loaded_notes notes = {.words = trace.known, .n = KNOWN};
+    uint16_t number = (uint16_t)(found & NUMBER_MASK);
     const struct ag_trace_named *named = number ? ag_trace_named(number - 1u) : NULL;
     struct ag_loaded loaded;
     size_t length;
@@ -141,7 +129,7 @@ static bool still_lies_at(uint64_t address, uint16_t number)
     if (!named)
         return true;
     if (!ag_loaded_is_lock_free())
-        return !forget_if_changed();
+        return ag_loaded_note_holds(&notes, entry, found);
     if (!ag_loaded_find((const void *)(uintptr_t)address, &loaded) ||
         named->base != (uint64_t)(uintptr_t)loaded.base)
         return false;
@@ -153,7 +141,6 @@ static bool still_lies_at(uint64_t address, uint16_t number)
 
 static uint16_t module_number(uint64_t address)
 {
-    const uint64_t low = (1u << (64 - ADDRESS_BITS)) - 1;
     unsigned first = (unsigned)(ag_hash_spread(address) >> 54), at;
     uint64_t known = 0;
 
@@ -163,8 +150,8 @@ static uint16_t module_number(uint64_t address)
         at = (first + i) % KNOWN;
         known = atomic_load_explicit(&trace.known[at], memory_order_acquire);
         if (known >> (64 - ADDRESS_BITS) == address &&
-            still_lies_at(address, (uint16_t)(known & low)))
-            return (uint16_t)(known & low);
+            still_lies_at(address, known, &trace.known[at]))
+            return (uint16_t)(known & NUMBER_MASK);
         if (!known || known >> (64 - ADDRESS_BITS) == address)
             break;
     }
@@ -173,7 +160,7 @@ static uint16_t module_number(uint64_t address)
     known = address << (64 - ADDRESS_BITS) | look_up_module(address);
     /* Who reads this and tells of an event has the text before it, as the writer must find it. */
     atomic_store_explicit(&trace.known[at], known, memory_order_release);
-    return (uint16_t)(known & low);
+    return (uint16_t)(known & NUMBER_MASK);
 }
 
 /* --- events --- */
