@@ -51,7 +51,19 @@ def least_moved_in(names, capacity):
 
 
 @but_under_tsan
-class Answers(Case):
+class Turns(Case):
+    """What finds by itself that nothing is wrong."""
+
+    def report_of(self, *command, sched='eager', **settings):
+        result = preloaded([COMMAND, *command], dict(TURNS, SIM_SCHED=sched, **settings))
+        self.assertEqual((result.status, result.out), (0, 'wrong: 0\n'), result.err)
+        return result.report()
+
+    def pressure_of(self, *command, sched='eager', **settings):
+        return self.report_of(*command, sched=sched, **settings)['pressure']
+
+
+class Answers(Turns):
     def at_seeds(self, *command):
         """Under every variant, and half of them under each of the other seeds; with a sanitizer under one seed in turn."""
         results = self.same([COMMAND, *command], VARIANTS, seeds=some(SEEDS)[:1])
@@ -256,14 +268,6 @@ class Answers(Case):
         """A device that has much to do becomes idle later than in 50 ms, and is waited for."""
         pressure = self.pressure_of('queue', sched='reluctant')
         self.assertGreaterEqual(pressure['moved_in_bytes'], 8 * 2 ** 21)
-
-    def report_of(self, *command, sched='eager', **settings):
-        result = preloaded([COMMAND, *command], dict(TURNS, SIM_SCHED=sched, **settings))
-        self.assertEqual((result.status, result.out), (0, 'wrong: 0\n'), result.err)
-        return result.report()
-
-    def pressure_of(self, *command, sched='eager', **settings):
-        return self.report_of(*command, sched=sched, **settings)['pressure']
 
     def moved_in(self, passes, names):
         result = preloaded([COMMAND, 'turns', str(passes), '3', names], dict(TURNS, SIM_SCHED='eager'))
@@ -472,32 +476,24 @@ class Places(Case):
             self.assertEqual((out.splitlines()[0], pressure['moves']), ('device: 0' if settings else 'device: 3', 0))
 
 
-class Threads(Case):
+class Threads(Turns):
     def test_threads(self):
         self.same([COMMAND, 'threads'], VARIANTS, seeds=SEEDS)
 
     def test_turns_of_threads(self):
         """What one moves is chosen by what others log."""
-        result = preloaded([COMMAND, 'turns-of-threads'], dict(TURNS, SIM_SCHED='eager'))
-        self.assertEqual((result.status, result.out), (0, 'wrong: 0\n'), result.err)
-        self.assertGreater(result.report()['pressure']['moves'], 0)
+        self.assertGreater(self.pressure_of('turns-of-threads')['moves'], 0)
 
     def test_places_of_threads(self):
         """Where memory is to lie, several threads say at the same time."""
-        result = preloaded([COMMAND, 'places-of-threads'], dict(TURNS, SIM_SCHED='eager'))
-        self.assertEqual((result.status, result.out), (0, 'wrong: 0\n'), result.err)
-        self.assertGreater(result.report()['pressure']['moves'], 0)
+        self.assertGreater(self.pressure_of('places-of-threads')['moves'], 0)
 
     def test_questions_while_pieces_move(self):
-        result = preloaded([COMMAND, 'questions'], dict(TURNS, SIM_SCHED='eager'))
-        self.assertEqual((result.status, result.out), (0, 'wrong: 0\n'), result.err)
-        self.assertGreater(result.report()['pressure']['moved_in_bytes'], 0)
+        self.assertGreater(self.pressure_of('questions')['moved_in_bytes'], 0)
 
     def test_kept_before_it_comes(self):
         """A block that is to stay where it is does not come any more for a launch that began before."""
-        result = preloaded([COMMAND, 'kept'], dict(TURNS, SIM_SCHED='eager'))
-        self.assertEqual((result.status, result.out), (0, 'wrong: 0\n'), result.err)
-        pressure = result.report()['pressure']
+        pressure = self.pressure_of('kept')
         self.assertEqual((pressure['moved_in_bytes'], pressure['stays_on_host_bytes']), (0, 16 * MIB))
 
 
@@ -506,7 +502,7 @@ CALLS = ('cuMemAddressReserve', 'cuMemCreate', 'cuMemMap', 'cuMemSetAccess', 'cu
 
 
 @but_under_tsan
-class Refused(Case):
+class Refused(Turns):
     def test_each_call(self):
         """Whatever the driver refuses once, the bytes are right."""
         for part in (['frees'], ['passes', '2']):
@@ -520,9 +516,7 @@ class Refused(Case):
         """Nothing moves under work that is not done, where the driver does not tell that it is not."""
         for refused in ('cuCtxRecordEvent:0:2', 'cuEventQuery:0:2'):
             with self.subTest(refused=refused):
-                result = preloaded([COMMAND, 'unfinished'], dict(TURNS, SIM_SCHED='eager', SIM_FAIL=refused))
-                self.assertEqual((result.status, result.out), (0, 'wrong: 0\n'), result.err)
-                self.assertEqual(result.report()['pressure']['moves'], 0)
+                self.assertEqual(self.pressure_of('unfinished', SIM_FAIL=refused)['moves'], 0)
 
     def test_a_swap(self):
         """What is refused while pieces change places that the launch itself uses: 128 pieces were made and mapped before."""
