@@ -142,16 +142,18 @@ static unsigned guessed_crossings(const CUDA_KERNEL_NODE_PARAMS *node, CUfunctio
     return node->sharedMemBytes + (unsigned)compiled >= SHARED_OF_TILES ? OF_TILES : 1;
 }
 
-static unsigned crossings_in_graph(uint64_t operand, unsigned guessed)
+static unsigned crossings_in_graph(uint64_t kernel, uint64_t operand, unsigned guessed)
 {
     unsigned price;
     bool is_known;
 
     (void)ag_ranges_lock();
     is_known = ag_toll_is_known(operand);
-    price = ag_toll_of(operand);
+    price = ag_toll_of(kernel, operand);
     ag_ranges_unlock();
-    return is_known ? (price + 50) / 100 : guessed;
+    if (!is_known)
+        return guessed;
+    return price < 100 ? 1 : (price + 50) / 100;
 }
 
 static void name_kernel(struct graph_names *all, CUgraphNode node)
@@ -175,7 +177,7 @@ static void name_kernel(struct graph_names *all, CUgraphNode node)
     hash = ag_name_kernel(&launch);
     for (unsigned i = 0; i < names.n; i++)
         add_name(all, names.at[i].address,
-                 crossings_in_graph(ag_name_operand(hash, &names.at[i]), guessed));
+                 crossings_in_graph(hash, ag_name_operand(hash, &names.at[i]), guessed));
 }
 
 static void name_nodes(struct graph_names *all, CUgraph graph, unsigned deep);

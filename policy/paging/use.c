@@ -376,7 +376,7 @@ static struct used log_uses(const struct ag_context *context, struct launched *l
     (void)ag_ranges_lock();
     launched->number = ++self.n_launches;
     ag_worth_look(ag_budget_size(context->device));
-    ag_log_add_launch(key_of(launched), ag_worth_usual_rent());
+    ag_log_add_launch(key_of(launched), launched->kernel, ag_worth_usual_rent());
     used = use_all(launched, TO_LOG);
     ag_ranges_unlock();
     return used;
@@ -401,7 +401,8 @@ static void use_launched(struct launched *launched)
         return;
     note_in_place(used.operand, used.in_place);
     ag_progress_mark(context, used.in_place >= SLOW_BYTES);
-    ag_toll_before(launched->stream, launched->kernel, used.operand, used.in_place);
+    ag_toll_before(launched->stream, launched->kernel, used.operand, used.in_place,
+                   launched->names.n);
 }
 
 static CUstream stream_of(const struct ag_launch *launch)

@@ -149,15 +149,16 @@ static uint64_t price_before(const struct ag_log_use *use, uint64_t near)
 uint64_t ag_foretell_worth(const struct ag_piece *piece, uint64_t near)
 {
     const struct ag_log_use *last = ag_log_last_use(piece);
-    uint64_t worth, foretold;
+    uint64_t worth, foretold, kernel;
     struct found like;
 
     if (!last)
         return 0;
     if (piece->logged_in != ag_log_last())
         return piece->expected ? ag_worth_now(last, piece->logged_in, piece->expected) : 0;
-    worth = ag_worth_of_use(piece->logged_in, last) + ag_toll_now(last->operand) -
-            ag_toll_of(last->operand);
+    kernel = ag_log_launch_at(piece->logged_in)->kernel;
+    worth = ag_worth_of_use(piece->logged_in, last) + ag_toll_now(kernel, last->operand) -
+            ag_toll_of(kernel, last->operand);
     if (!find_foretold(piece, &like))
         return worth + price_before(last, near);
     foretold = ag_worth_of_use(like.number, use_of(like));

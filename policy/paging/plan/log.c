@@ -133,7 +133,7 @@ static double rent_of_last(double usual)
                : usual;
 }
 
-void ag_log_add_launch(uint64_t key, double usual_rent)
+void ag_log_add_launch(uint64_t key, uint64_t kernel, double usual_rent)
 {
     struct ag_log_launch *last;
 
@@ -148,6 +148,7 @@ void ag_log_add_launch(uint64_t key, double usual_rent)
     self.n_launches++;
     *ag_log_launch_at(self.n_launches) = (struct ag_log_launch){
         .key = key,
+        .kernel = kernel,
         .repeats = 1,
         .volume = self.volume,
         .first = self.n_uses,

@@ -29,6 +29,7 @@ struct ag_log_use {
 
 struct ag_log_launch {
     uint64_t key, repeats;
+    uint64_t kernel; /* as toll.h tells them apart; 0: it is none */
     uint64_t volume; /* bytes that launches had used before it */
     uint64_t first;  /* of its uses */
     uint64_t match;  /* the launch like it, as it was foretold, or 0 */
@@ -39,7 +40,7 @@ struct ag_log_launch {
 /* A launch follows: `key` is the same for launches of the same kernel with the same memory. The
  * same one again is no other launch. Where it is like none before, room costs `usual_rent` until
  * it. */
-void ag_log_add_launch(uint64_t key, double usual_rent);
+void ag_log_add_launch(uint64_t key, uint64_t kernel, double usual_rent);
 /* Is the launch that began last the one before it once more? */
 bool ag_log_is_again(void);
 /* The number of the launch that began last; they are numbered from 1. 0: there is no log. */

@@ -8,7 +8,13 @@
  *
  * Most kernels use all that they are given, but one that sets the edge of a field takes a hundredth
  * of the time that the field takes to cross the bus. A kernel that never took longer than that is
- * believed to use so little of all that it is given. */
+ * believed to use so little of all that it is given.
+ *
+ * And PyTorch's steps for many tensors at once are given those of the launch before, too, and use a
+ * quarter. Of kernels that are given so many addresses each use costs what all of them cost in the
+ * mean, even if some measurements are of launches that may have taken less. Not of others: had the
+ * bus been slow when it was measured, all kernels would seem to use a part, nothing would move any
+ * more, and the bus not be measured again. */
 #include "policy/paging/plan/toll.h"
 
 #include <stdatomic.h>
@@ -27,6 +33,9 @@
 #define USUAL       100u
 #define LITTLE      5u   /* less is a small part of what the kernel is given */
 #define HIGH        400u /* more than a move takes */
+#define MEAN_OF     8u   /* measurements */
+#define AGAIN       16u  /* launches, of which one is timed */
+#define MANY        8u   /* addresses; a kernel that is given more may use a part */
 
 struct toll {
     uint64_t operand;
@@ -41,6 +50,8 @@ struct kernel {
     uint64_t kernel;
     unsigned price; /* the greatest that was measured, of all its operands; 0: none was */
     bool is_taken;  /* likewise */
+    float mean;     /* of what was measured last, where it was given many addresses */
+    unsigned timed; /* launches, of those; up to MEAN_OF */
 };
 
 /* The operand of the thread's last launch that used enough memory of the host; and the kernel of
@@ -59,6 +70,7 @@ struct timing {
     CUstream stream;
     uint64_t kernel, operand;
     size_t bytes;
+    bool is_given_many;
     bool is_bound; /* the kernel had ended when the event after it was recorded */
 };
 
@@ -82,21 +94,31 @@ static struct kernel *place_of_kernel(uint64_t kernel)
     return &kernels[ag_hash_entry(kernel, PLACES)];
 }
 
-unsigned ag_toll_of(uint64_t operand)
+/* What launches of the kernel take in the mean, up to the usual; that where nothing is known. */
+static unsigned mean_of(uint64_t kernel)
 {
-    const struct toll *toll = place_of(operand);
+    const struct kernel *place = place_of_kernel(kernel);
 
-    if (!operand || toll->operand != operand)
-        return USUAL;
-    return toll->timed ? toll->price : USUAL;
+    return kernel && place->kernel == kernel && place->timed && place->mean < USUAL
+               ? (unsigned)place->mean
+               : USUAL;
 }
 
-unsigned ag_toll_now(uint64_t operand)
+unsigned ag_toll_of(uint64_t kernel, uint64_t operand)
+{
+    const struct toll *toll = place_of(operand);
+    unsigned price = operand && toll->operand == operand && toll->timed ? toll->price : USUAL;
+
+    return price > USUAL ? price : mean_of(kernel);
+}
+
+unsigned ag_toll_now(uint64_t kernel, uint64_t operand)
 {
     const struct toll *toll = place_of(operand);
     bool is_first_time = operand && toll->operand == operand && !toll->timed && toll->is_timed_now;
+    unsigned price = ag_toll_of(kernel, operand);
 
-    return is_first_time ? HIGH : ag_toll_of(operand);
+    return is_first_time && price >= USUAL ? HIGH : price;
 }
 
 bool ag_toll_is_known(uint64_t operand)
@@ -119,12 +141,13 @@ unsigned ag_toll_at_most(uint64_t operand)
 }
 
 /* Called with the lock held. What is named may lie on the host where what is used of it does not:
- * of a kernel that seems to use little, launches are timed again and again, ever more seldom. */
+ * of a kernel that seems not to use all, launches are timed again and again. */
 static bool wants_time(struct toll *toll, uint64_t kernel)
 {
     unsigned n = ++toll->launches;
 
-    return toll->timed < TIMED || (ag_toll_is_little(kernel) && !(n & (n - 1)));
+    return toll->timed < TIMED || (ag_toll_is_little(kernel) && !(n & (n - 1))) ||
+           (mean_of(kernel) < USUAL && !(n % AGAIN));
 }
 
 /* Is another launch with the operand to be timed? It is from now on. The driver has taken one: an
@@ -169,17 +192,8 @@ static bool was_taken(uint64_t kernel)
     return was;
 }
 
-/* Called with the lock held. */
-static void note_kernel(uint64_t kernel, uint64_t price)
-{
-    struct kernel *place = kernel_at_its_place(kernel);
-
-    if (price > place->price)
-        place->price = (unsigned)price;
-}
-
 /* `price` is 0 where there was no measurement. */
-static void end_operand(uint64_t kernel, uint64_t operand, uint64_t price)
+static void end_operand(uint64_t operand, unsigned price)
 {
     struct toll *toll = place_of(operand);
 
@@ -188,25 +202,39 @@ static void end_operand(uint64_t kernel, uint64_t operand, uint64_t price)
         toll->is_timed_now = false;
         toll->timed += price != 0;
         if (price && price < toll->price)
-            toll->price = price < USUAL ? USUAL : (unsigned)price;
+            toll->price = price < USUAL ? USUAL : price;
     }
-    if (price)
-        note_kernel(kernel, price);
     ag_ranges_unlock();
 }
 
-static uint64_t crossings_of(uint64_t ns, size_t bytes)
+static void note_kernel(const struct timing *timing, unsigned price)
+{
+    unsigned counts = price < HIGH ? price : HIGH; /* whatever held it up */
+    struct kernel *place;
+
+    (void)ag_ranges_lock();
+    place = kernel_at_its_place(timing->kernel);
+    if (price > place->price)
+        place->price = price;
+    if (timing->is_given_many) {
+        place->timed += place->timed < MEAN_OF;
+        place->mean += ((float)counts - place->mean) / (float)place->timed;
+    }
+    ag_ranges_unlock();
+}
+
+static unsigned crossings_of(uint64_t ns, size_t bytes)
 {
     uint64_t crossing = ag_prices_crossing_ns(bytes), price = 100 * ns / (crossing ? crossing : 1);
 
-    return price < 1 ? 1 : price < MOST ? price : MOST;
+    return price < 1 ? 1 : price < MOST ? (unsigned)price : MOST;
 }
 
 /* --- launches that are timed; in the moment --- */
 
-static void end_timing(struct timing *timing, uint64_t price)
+static void end_timing(struct timing *timing, unsigned price)
 {
-    end_operand(timing->kernel, timing->operand, price);
+    end_operand(timing->operand, price);
     timing->stage = FREE;
     if (timing == self.running)
         self.running = NULL;
@@ -246,7 +274,7 @@ static struct timing *free_timing(void)
 static void look_whether_ended(struct timing *timing)
 {
     CUresult result = ag_cu.cuEventQuery(timing->after);
-    uint64_t price = 0;
+    unsigned price = 0;
     float ms;
 
     if (result == CUDA_ERROR_NOT_READY)
@@ -254,12 +282,10 @@ static void look_whether_ended(struct timing *timing)
     if (result == CUDA_SUCCESS &&
         ag_cu.cuEventElapsedTime(&ms, timing->before, timing->after) == CUDA_SUCCESS && ms > 0)
         price = crossings_of((uint64_t)((double)ms * 1e6), timing->bytes);
-    if (price && timing->is_bound && price >= LITTLE) {
-        (void)ag_ranges_lock();
-        note_kernel(timing->kernel, price); /* it may be more than little */
-        ag_ranges_unlock();
+    if (price)
+        note_kernel(timing, price);
+    if (timing->is_bound && price >= LITTLE)
         price = 0;
-    }
     end_timing(timing, price);
 }
 
@@ -271,7 +297,7 @@ static void record_after(struct timing *timing, uint64_t next_kernel)
 
     timing->is_bound = ag_cu.cuStreamQuery(timing->stream) != CUDA_ERROR_NOT_READY;
     if (timing->is_bound)
-        end_operand(timing->kernel, timing->operand, 0); /* its price is not high */
+        end_operand(timing->operand, 0); /* its price is not high */
     if ((is_safe || !timing->is_bound) &&
         ag_cu.cuEventRecord(timing->after, timing->stream) == CUDA_SUCCESS)
         timing->stage = ENDS;
@@ -280,7 +306,8 @@ static void record_after(struct timing *timing, uint64_t next_kernel)
     self.running = NULL;
 }
 
-static void begin_timing(CUstream stream, uint64_t kernel, uint64_t operand, size_t bytes)
+static void begin_timing(CUstream stream, uint64_t kernel, uint64_t operand, size_t bytes,
+                         unsigned n_given)
 {
     struct timing *timing;
 
@@ -288,7 +315,7 @@ static void begin_timing(CUstream stream, uint64_t kernel, uint64_t operand, siz
         return;
     timing = free_timing();
     if (!timing || ag_cu.cuEventRecord(timing->before, stream) != CUDA_SUCCESS) {
-        end_operand(kernel, operand, 0);
+        end_operand(operand, 0);
         return;
     }
     *timing = (struct timing){.stage = RUNS,
@@ -297,7 +324,8 @@ static void begin_timing(CUstream stream, uint64_t kernel, uint64_t operand, siz
                               .stream = stream,
                               .kernel = kernel,
                               .operand = operand,
-                              .bytes = bytes};
+                              .bytes = bytes,
+                              .is_given_many = n_given > MANY};
     self.running = timing;
     atomic_fetch_add_explicit(&self.n_busy, 1, memory_order_relaxed);
 }
@@ -332,7 +360,8 @@ void ag_toll_go_on(CUstream stream, uint64_t kernel)
     ag_paging_moment_end(&self.moment);
 }
 
-void ag_toll_before(CUstream stream, uint64_t kernel, uint64_t operand, size_t bytes)
+void ag_toll_before(CUstream stream, uint64_t kernel, uint64_t operand, size_t bytes,
+                    unsigned n_given)
 {
     last_operand = bytes < LEAST_BYTES ? 0 : operand;
     if (bytes < LEAST_BYTES || !ag_paging_moment_begin(&self.moment))
@@ -340,7 +369,7 @@ void ag_toll_before(CUstream stream, uint64_t kernel, uint64_t operand, size_t b
     end_lost();
     if (self.running) /* of a stream that had no work since */
         end_timing(self.running, 0);
-    begin_timing(stream, kernel, operand, bytes);
+    begin_timing(stream, kernel, operand, bytes, n_given);
     ag_paging_moment_end(&self.moment);
 }
 

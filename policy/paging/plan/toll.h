@@ -14,12 +14,13 @@
 
 #include "interpose/core/driver/abi.h"
 
-/* In hundredths of a crossing; 100 for an operand of which nothing is known, and for 0, which
- * stands for what is none. With the lock of the ranges held. */
-unsigned ag_toll_of(uint64_t operand);
+/* In hundredths of a crossing; 100 where nothing is known of the operand and of its kernel, and for
+ * 0, which stands for what is none. Less where the kernel is given many addresses, and uses a part of
+ * what they are of. With the lock of the ranges held. */
+unsigned ag_toll_of(uint64_t kernel, uint64_t operand);
 /* The price for a launch that follows now: more than a move takes as long as the first launch is
  * timed, so that others do not use memory of the host again and again meanwhile. */
-unsigned ag_toll_now(uint64_t operand);
+unsigned ag_toll_now(uint64_t kernel, uint64_t operand);
 /* Has that been measured? Likewise. */
 bool ag_toll_is_known(uint64_t operand);
 
@@ -33,9 +34,10 @@ unsigned ag_toll_at_most(uint64_t operand);
  * held: what is timed on it ends here. */
 void ag_toll_go_on(CUstream stream, uint64_t kernel);
 /* Called after that, before the launch of that kernel, likewise: so many bytes that it names lie on
- * the host, and stay there, most of them in that operand. Times it now and then. The stream is
- * the one that the driver is to get. */
-void ag_toll_before(CUstream stream, uint64_t kernel, uint64_t operand, size_t bytes);
+ * the host, and stay there, most of them in that operand; it is given so many addresses. Times it
+ * now and then. The stream is the one that the driver is to get. */
+void ag_toll_before(CUstream stream, uint64_t kernel, uint64_t operand, size_t bytes,
+                    unsigned n_given);
 /* Called after that, where the driver has refused the launch: the next one with that operand is not
  * timed. */
 void ag_toll_refused(void);

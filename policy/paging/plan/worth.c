@@ -35,7 +35,7 @@ static struct {
 
 uint64_t ag_worth_price(const struct ag_log_launch *launch, const struct ag_log_use *use)
 {
-    return ag_toll_of(use->operand) * launch->repeats * use->uses;
+    return ag_toll_of(launch->kernel, use->operand) * launch->repeats * use->uses;
 }
 
 static unsigned part_at(uint64_t number)

@@ -17,14 +17,14 @@ held_paged() {
     report 'pressure.movable_on_host >= 1'
 }
 
-# Memory of the host that is made ahead takes the driver 6 to 11 ms for a piece, during which it makes no other: that is
-# what an allocation waits for, not for all 16 of them.
+# A piece of the host takes the driver 6 to 11 ms to make, during which it makes no other: an allocation waits for one that
+# is made ahead, not for several. (20 ms in the longest case where the next one began at once, 7 since; H200.)
 beside_ahead() {
     LIMIT_S=60 run_with ALLOGRAFT_LIMIT=8GiB ALLOGRAFT_OOM=page ALLOGRAFT_LOG=error -- "$BIN/paging" longest ||
         { died with $?; return 1; }
     cat "$OUT/$TAG.with.out"
     report 'pressure.ahead_bytes >= 1' || return 1
-    awk '{ exit !($2 <= 40) }' "$OUT/$TAG.with.out"
+    awk '{ exit !($2 <= 15) }' "$OUT/$TAG.with.out"
 }
 
 # paged_in_turn WHAT K: natively, then with pieces that move; and again with what is spilled.

@@ -939,6 +939,63 @@ static void edges(unsigned n, unsigned k)
     say("wrong: %u", end_turns(p, often));
 }
 
+#define STATES (TURN_BLOCKS - 7)
+
+/* It is given all of them, and uses a quarter, the n-th. */
+static void touch_quarter(const struct sim_kernel_call *call)
+{
+    unsigned n = *(uint32_t *)call->args[STATES];
+
+    for (unsigned i = n; i < STATES; i += 4)
+        touch(&(struct sim_kernel_call){.args = &call->args[i]});
+}
+
+static CUfunction quarter_function(void)
+{
+    size_t sizes[STATES + 1];
+    CUmodule module;
+    CUfunction function;
+
+    for (unsigned i = 0; i < STATES; i++)
+        sizes[i] = sizeof(CUdeviceptr);
+    sizes[STATES] = sizeof(uint32_t);
+    sim_register_kernel("touch_quarter", touch_quarter, STATES + 1, sizes);
+    OK(cuModuleLoadData(&module, "paging"));
+    OK(cuModuleGetFunction(&function, module, "touch_quarter"));
+    return function;
+}
+
+/* As an optimizer's step for many tensors does: each launch is given what those before it were. */
+static void step_by_quarters(CUfunction function, CUdeviceptr *states)
+{
+    void *params[STATES + 1];
+
+    for (unsigned i = 0; i < STATES; i++)
+        params[i] = &states[i];
+    for (uint32_t quarter = 0; quarter < 4; quarter++) {
+        params[STATES] = &quarter;
+        OK(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL));
+    }
+}
+
+static void quarters(unsigned n, unsigned k)
+{
+    CUfunction often_used = touch_function(), step = quarter_function();
+    CUdeviceptr p[TURN_BLOCKS];
+    unsigned often[TURN_BLOCKS];
+
+    begin_turns(p);
+    for (unsigned i = 0; i < TURN_BLOCKS; i++)
+        often[i] = i < TURN_BLOCKS - STATES ? n * k : n;
+    for (unsigned pass = 0; pass < n; pass++) {
+        for (unsigned i = 0; i < TURN_BLOCKS - STATES; i++)
+            touch_often(often_used, p[i], k, NULL);
+        step_by_quarters(step, p + TURN_BLOCKS - STATES);
+        OK(cuCtxSynchronize());
+    }
+    say("wrong: %u", end_turns(p, often));
+}
+
 static CUfunction function_of_three(const char *name, sim_kernel_fn kernel)
 {
     CUmodule module;
@@ -1699,6 +1756,8 @@ int main(int argc, char **argv)
         small_blocks((unsigned)atoi(argv[2]), (unsigned)atoi(argv[3]));
     else if (!strcmp(what, "edges") && argc > 3)
         edges((unsigned)atoi(argv[2]), (unsigned)atoi(argv[3]));
+    else if (!strcmp(what, "quarters") && argc > 3)
+        quarters((unsigned)atoi(argv[2]), (unsigned)atoi(argv[3]));
     else if (!strcmp(what, "sites") && argc > 4)
         sites((unsigned)atoi(argv[2]), (unsigned)atoi(argv[3]), (unsigned)atoi(argv[4]));
     else if (!strcmp(what, "filled-by-capture") && argc > 2)

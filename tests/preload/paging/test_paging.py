@@ -300,6 +300,14 @@ class Answers(Turns):
             self.assertLessEqual(many['moved_in_bytes'] - few['moved_in_bytes'], 64 * MIB, piece)
 
     @counted
+    def test_kernels_that_use_a_part(self):
+        """Four launches that are given nine blocks, and write a quarter of them each, cost as much as one that writes all. Once
+        some were timed, one or two of them come in a pass for what is used often, not all nine."""
+        few, many = (self.pressure_of('quarters', passes, '20', ALLOGRAFT_PAGE_PIECE='16MiB') for passes in ('6', '18'))
+        self.assertLess(few['moved_in_bytes'], 512 * MIB)
+        self.assertLessEqual(many['moved_in_bytes'] - few['moved_in_bytes'], 12 * 2 * 16 * MIB)
+
+    @counted
     def test_a_launch_that_uses_all(self):
         """Where nothing can go that the launch does not use as much, nobody waits for the device, and what lies on the host
         counts as used there, each time."""

@@ -14,16 +14,17 @@
 #define NEAR   (4 * BYTES)
 
 static struct ag_piece pieces[PIECES];
-static unsigned dear; /* the operand that costs ten times as much as a crossing */
+static unsigned dear;   /* the operand that costs ten times as much as a crossing */
+static uint64_t kernel; /* of all launches; 1: one that uses a tenth of what it is given */
 
-unsigned ag_toll_of(uint64_t operand)
+unsigned ag_toll_of(uint64_t of, uint64_t operand)
 {
-    return dear && operand == dear ? 1000 : 100;
+    return of == 1 ? 10 : dear && operand == dear ? 1000 : 100;
 }
 
-unsigned ag_toll_now(uint64_t operand)
+unsigned ag_toll_now(uint64_t of, uint64_t operand)
 {
-    return ag_toll_of(operand);
+    return ag_toll_of(of, operand);
 }
 
 static struct ag_piece *piece_of(char name)
@@ -44,7 +45,7 @@ static uint64_t use_as(const char *names, bool on_host, uint64_t others)
 
     for (; *names; names++) {
         piece_of(*names)->size = BYTES;
-        ag_log_add_launch(others ? others++ : (uint64_t)*names, ag_worth_usual_rent());
+        ag_log_add_launch(others ? others++ : (uint64_t)*names, kernel, ag_worth_usual_rent());
         ag_foretell_use(piece_of(*names), (uint64_t)*names, 1, on_host);
         worth = worth_of(*names);
     }
@@ -165,12 +166,23 @@ static void test_bounds(void)
     CHECK(ag_foretell_next_use(piece_of('w')) > 60000);
     for (unsigned turn = 0; turn < 3; turn++) {
         for (uint64_t i = 0; i < 4096; i++) {
-            ag_log_add_launch(1000 + i, 0);
+            ag_log_add_launch(1000 + i, 0, 0);
             for (unsigned j = 0; j < PIECES; j++)
                 ag_foretell_use(&pieces[j], 0, 1, false);
         }
     }
     CHECK(ag_foretell_next_use(piece_of('a')) == 1);
+}
+
+/* What a kernel uses of all that it is given is what each use costs; so also what it was worth. */
+static void test_part_used(void)
+{
+    begin_anew();
+    kernel = 1;
+    CHECK(use("a") == 10 && use("b") == 10);
+    CHECK(use("aa") == 20);
+    kernel = 0;
+    CHECK(use("c") == 100);
 }
 
 /* Kernels are the same in each turn, the rest of their memory is not. */
@@ -272,6 +284,7 @@ int main(void)
     test_there_and_back();
     test_crowded();
     test_bounds();
+    test_part_used();
     test_other_memory();
     test_long_parts_alike();
     test_room_for_all();
