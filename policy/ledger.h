@@ -135,6 +135,14 @@ static inline struct ag_guarded *ag_block_guarded(const struct ag_block *block)
     return rare ? atomic_load_explicit(&rare->guarded, memory_order_relaxed) : NULL;
 }
 
+/* Relaxed: of a block in the caller's hands. 0: nobody has asked for it. */
+static inline uint64_t ag_block_buffer_id(const struct ag_block *block)
+{
+    struct ag_block_rare *rare = ag_block_rare(block);
+
+    return rare ? atomic_load_explicit(&rare->buffer_id, memory_order_relaxed) : 0;
+}
+
 /* What the ledger said of a block. */
 struct ag_block_seen {
     CUdeviceptr address;
@@ -163,6 +171,12 @@ static inline void ag_ledger_give(struct ag_block *block, size_t requested)
     atomic_store_explicit(&block->requested, requested, memory_order_relaxed);
     if (rare)
         atomic_store_explicit(&rare->buffer_id, 0, memory_order_relaxed);
+    atomic_store_explicit(&block->state, AG_BLOCK_LIVE, memory_order_release);
+}
+
+/* The same once more, of a block whose free was refused: it is the allocation that it was. */
+static inline void ag_ledger_give_again(struct ag_block *block)
+{
     atomic_store_explicit(&block->state, AG_BLOCK_LIVE, memory_order_release);
 }
 

@@ -41,13 +41,12 @@ static CUresult free_in_stream_order(struct ag_block *block, CUstream stream,
 static CUresult free_piece_async(struct ag_block *block, CUstream stream,
                                  CUresult (*synchronize)(CUstream))
 {
-    size_t bytes = atomic_load_explicit(&block->requested, memory_order_relaxed);
     CUresult result = synchronize(stream);
 
     if (result == CUDA_SUCCESS)
         result = ag_freed_ordered(block);
     if (result != CUDA_SUCCESS)
-        ag_ledger_give(block, bytes);
+        ag_ledger_give_again(block);
     return result;
 }
 
@@ -57,7 +56,7 @@ CUresult ag_free_async(CUdeviceptr address, CUstream stream,
 {
     struct ag_freed freed = {.address = address, .stream = stream};
     struct ag_block *block, copy;
-    uint64_t export_number;
+    uint64_t export_number, buffer_id;
     CUresult result;
     bool guarded;
 
@@ -96,6 +95,7 @@ CUresult ag_free_async(CUdeviceptr address, CUstream stream,
         (void)ag_guard_end(block, caller, AG_GUARD_ASYNC);
     copy = *block;
     export_number = ag_block_export_number(block);
+    buffer_id = ag_block_buffer_id(block);
     result = free_in_stream_order(block, stream, free_async, synchronize);
     if (result == CUDA_SUCCESS) {
         ag_ipc_number_freed(export_number);
@@ -108,6 +108,6 @@ CUresult ag_free_async(CUdeviceptr address, CUstream stream,
         ag_stats_add(AG_STAT_FREE_NATIVE, 1);
         return result;
     }
-    ag_native_refused(&copy, export_number, guarded, caller);
+    ag_native_refused(&copy, export_number, buffer_id, guarded, caller);
     return result;
 }

@@ -205,15 +205,15 @@ static inline bool is_freed_natively(struct ag_block *block)
     return true;
 }
 
-/* `block` is KEPT and the caller's; the program's again, with `bytes`, when the free is refused. */
-static inline CUresult free_block(struct ag_block *block, size_t bytes)
+/* `block` is KEPT and the caller's; the program's again when the free is refused. */
+static inline CUresult free_block(struct ag_block *block)
 {
     bool native = is_freed_natively(block);
     CUresult result;
 
     result = native ? free_native_and_count(block) : free_ordered(block);
     if (result != CUDA_SUCCESS && !native)
-        ag_hand_over(block, bytes);
+        ag_hand_over_again(block);
     return result;
 }
 
@@ -225,7 +225,7 @@ static CUresult free_guarded(struct ag_block *block, const void *caller)
     CUresult result = ag_free_order(block->context, &aside);
 
     if (result != CUDA_SUCCESS) {
-        ag_ledger_give(block, atomic_load_explicit(&block->requested, memory_order_relaxed));
+        ag_ledger_give_again(block);
         return result;
     }
     ag_hand_back(block);
@@ -257,7 +257,7 @@ static CUresult free_private(struct ag_block *block)
     CUresult result = ag_private_of_thread ? CUDA_SUCCESS : ag_free_order(block->context, &aside);
 
     if (result != CUDA_SUCCESS) {
-        ag_hand_over(block, atomic_load_explicit(&block->requested, memory_order_relaxed));
+        ag_hand_over_again(block);
         return result;
     }
     if (ag_private_keep(block))
@@ -266,15 +266,14 @@ static CUresult free_private(struct ag_block *block)
 }
 
 /* A block that is not just device memory. */
-__attribute__((noinline)) static CUresult free_special(struct ag_block *block, size_t bytes,
-                                                       const void *caller)
+__attribute__((noinline)) static CUresult free_special(struct ag_block *block, const void *caller)
 {
     if (ag_block_guarded(block) || block->desc.source == AG_SOURCE_PAGED)
         return free_guarded(block, caller);
     if (ag_block_private_pool(block))
         return free_private(block);
     ag_hand_back(block);
-    return free_block(block, bytes);
+    return free_block(block);
 }
 
 /* Does the driver know a block of ours by it, which the program has under another address? */
@@ -314,9 +313,9 @@ CUresult ag_free(CUdeviceptr address, const void *caller)
     bytes = atomic_load_explicit(&block->requested, memory_order_relaxed);
     device = block->context->device;
     if (ag_block_rare(block) || !ag_mem_desc_is_plain_device(block->desc))
-        result = free_special(block, bytes, caller);
+        result = free_special(block, caller);
     else
-        result = free_block(block, bytes);
+        result = free_block(block);
     if (result != CUDA_SUCCESS)
         return result;
     ag_note_freed((struct ag_freed){

@@ -9,6 +9,9 @@
 /* The program has the block from now on, with `bytes`. */
 void ag_hand_over(struct ag_block *block, size_t bytes);
 
+/* The program has it still, as it had it: its free was refused. */
+void ag_hand_over_again(struct ag_block *block);
+
 /* The program has freed the block; before anybody else may get the memory. */
 void ag_hand_back(struct ag_block *block);
 

@@ -29,8 +29,8 @@ CUresult ag_native_free_single(const struct ag_block *copy)
     }
 }
 
-void ag_native_refused(const struct ag_block *copy, uint64_t export_number, bool guarded,
-                       const void *caller)
+void ag_native_refused(const struct ag_block *copy, uint64_t export_number, uint64_t buffer_id,
+                       bool guarded, const void *caller)
 {
     struct ag_block *block = ag_ledger_enter(copy->address, copy->size, copy->context, copy->desc);
 
@@ -38,16 +38,20 @@ void ag_native_refused(const struct ag_block *copy, uint64_t export_number, bool
         return;
     if (export_number && ag_ledger_rare(block))
         atomic_store(&ag_ledger_rare(block)->export_number, export_number);
+    if (buffer_id && ag_ledger_rare(block))
+        atomic_store(&ag_ledger_rare(block)->buffer_id, buffer_id);
+    atomic_store(&block->requested, copy->requested);
     atomic_store(&block->sync_memops, copy->sync_memops);
     if (guarded)
         ag_guard_resume(block, copy->requested, caller);
-    ag_hand_over(block, copy->requested);
+    ag_hand_over_again(block);
 }
 
 CUresult ag_native_free(struct ag_block *block, bool guarded, const void *caller)
 {
     struct ag_block copy = *block;
     uint64_t export_number = ag_block_export_number(block);
+    uint64_t buffer_id = ag_block_buffer_id(block);
     CUresult result;
 
     ag_timing_is_slow();
@@ -59,7 +63,7 @@ CUresult ag_native_free(struct ag_block *block, bool guarded, const void *caller
         result = ag_capture_is_open() ? ag_fence_like_the_driver(copy.context)
                                       : ag_fence_wait_context(copy.context);
         if (result != CUDA_SUCCESS) { /* the program's still */
-            ag_hand_over(block, copy.requested);
+            ag_hand_over_again(block);
             return result;
         }
     }
@@ -74,7 +78,7 @@ CUresult ag_native_free(struct ag_block *block, bool guarded, const void *caller
             ag_pressure_returned(copy.context->device, copy.size);
         return result;
     }
-    ag_native_refused(&copy, export_number, guarded, caller);
+    ag_native_refused(&copy, export_number, buffer_id, guarded, caller);
     return result;
 }
 

@@ -12,9 +12,9 @@
 CUresult ag_native_free_single(const struct ag_block *copy);
 
 /* The driver has refused to free the block that the copy is of: the program has it still, with the
- * guard that it had. */
-void ag_native_refused(const struct ag_block *copy, uint64_t export_number, bool guarded,
-                       const void *caller);
+ * guard and the numbers that it had. */
+void ag_native_refused(const struct ag_block *copy, uint64_t export_number, uint64_t buffer_id,
+                       bool guarded, const void *caller);
 
 /* A KEPT block goes; the driver's own free waits as it must. `guarded`: the block was, and `caller`
  * is of its free. */

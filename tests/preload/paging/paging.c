@@ -524,8 +524,18 @@ static void waits_in_context(void)
     free_all(p);
 }
 
+static unsigned long long buffer_of(CUdeviceptr p)
+{
+    unsigned long long id = 0;
+
+    (void)cuPointerGetAttribute(&id, CU_POINTER_ATTRIBUTE_BUFFER_ID, p);
+    return id;
+}
+
+/* A free that is refused changes nothing. */
 static void free_in_capture(CUstreamCaptureMode mode, bool waits)
 {
+    unsigned long long buffer;
     CUdeviceptr p;
     CUstream stream;
     CUgraph graph = NULL;
@@ -535,9 +545,11 @@ static void free_in_capture(CUstreamCaptureMode mode, bool waits)
     OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     if (waits)
         OK(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, p));
+    buffer = buffer_of(p);
     OK(cuStreamBeginCapture(stream, mode));
     SAY_CODE("free in a capture", cuMemFree(p));
     SAY_CODE("its end", cuStreamEndCapture(stream, &graph));
+    say("the same buffer: %s", buffer_of(p) == buffer ? "yes" : "no");
     SAY_CODE("free again", cuMemFree(p));
     if (graph)
         OK(cuGraphDestroy(graph));

@@ -124,7 +124,7 @@ class Answers(Turns):
         self.same([COMMAND, 'at-once'], VARIANTS + STAYING)
 
     def test_frees_in_captures(self):
-        self.same([COMMAND, 'captured'], VARIANTS)
+        self.same([COMMAND, 'captured'], VARIANTS + [{}, {'ALLOGRAFT_POLICY': 'pool'}, {'ALLOGRAFT_POLICY': 'managed'}])
 
     def test_a_context_that_ends(self):
         self.same([COMMAND, 'reset'], VARIANTS)
