@@ -15,8 +15,8 @@
 #include "interpose/core/driver/abi.h"
 
 /* In hundredths of a crossing; 100 where nothing is known of the operand and of its kernel, and for
- * 0, which stands for what is none. Less where the kernel is given many addresses, and uses a part of
- * what they are of. With the lock of the ranges held. */
+ * 0, which stands for what is none. Less where the kernel is given many addresses, and uses a part
+ * of what they are of. With the lock of the ranges held. */
 unsigned ag_toll_of(uint64_t kernel, uint64_t operand);
 /* The price for a launch that follows now: more than a move takes as long as the first launch is
  * timed, so that others do not use memory of the host again and again meanwhile. */
