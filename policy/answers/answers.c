@@ -327,6 +327,16 @@ static CUresult set_by_ledger(CUresult result, const struct ag_block_seen *block
     return result;
 }
 
+static CUresult set_in_place(const void *value, CUpointer_attribute attribute, CUdeviceptr address)
+{
+    bool is_kept = keep_in_place(address);
+    CUresult result = ag_cu.cuPointerSetAttribute(value, attribute, address);
+
+    if (is_kept)
+        ag_latch_leave();
+    return result;
+}
+
 /* There is one SYNC_MEMOPS for the whole slab: that is on as soon as one piece's is. So the copies
  * and fills of others wait as well; they are never made to wait less. */
 static CUresult set_of_piece(const void *value, const struct ag_block_seen *piece)
@@ -341,7 +351,7 @@ static CUresult set_of_piece(const void *value, const struct ag_block_seen *piec
         ag_cu.cuPointerGetAttribute(&was, attribute, slab) == CUDA_SUCCESS)
         ag_slab_note_sync(piece->slab, was & 1 ? AG_SYNC_ON : AG_SYNC_OFF);
     ag_lookup_close_slab(piece);
-    result = wanted ? ag_cu.cuPointerSetAttribute(value, attribute, slab) : CUDA_SUCCESS;
+    result = wanted ? set_in_place(value, attribute, slab) : CUDA_SUCCESS;
     if (wanted && piece->desc.source == AG_SOURCE_MOVABLE)
         (void)set_by_ledger(result, piece, slab, wanted);
     return set_by_ledger(result, piece, piece->address, wanted);

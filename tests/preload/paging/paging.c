@@ -15,6 +15,8 @@
  *                        four threads that say where the same blocks are to lie
  *     paging own-mapping the program maps memory of its own, before a block comes
  *     paging questions   one thread asks about blocks that move for another one
+ *     paging small-questions
+ *                        one thread sets SYNC_MEMOPS of a small block that moves
  *     paging frees       sizes that differ, freed and allocated in turns
  *     paging place       where it is to lie, as the control API is told; two turns of it
  *     paging room        the same, without room on the device
@@ -879,6 +881,45 @@ static void questions(void)
     say("wrong: %u", all_wrong + end_turns(asked.blocks, often));
 }
 
+#define PART_BYTES ((size_t)64 << 10)
+#define PARTS      64u /* more than there is room for beside large blocks */
+
+static void *set_again_and_again(void *small)
+{
+    unsigned on = 1;
+
+    OK(cuCtxSetCurrent(context));
+    while (!atomic_load(&asked.is_over))
+        all_wrong += cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS,
+                                           *(CUdeviceptr *)small) != CUDA_SUCCESS;
+    return NULL;
+}
+
+/* Of small blocks beyond what the device has room for, one moves, and with it its neighbours. */
+static void small_questions(void)
+{
+    CUdeviceptr small[PARTS], *last = &small[PARTS - 1];
+    void *p;
+    pthread_t sets;
+
+    sim_inside("cuMemMap", false, map_slowly);
+    OK(cuCtxGetCurrent(&context));
+    begin_turns(asked.blocks);
+    for (unsigned i = 0; i < PARTS; i++)
+        OK(cuMemAlloc(&small[i], PART_BYTES));
+    for (unsigned i = 0; i < TURN_BLOCKS; i++)
+        OK(cuMemFree(asked.blocks[i]));
+    OK(cuCtxSynchronize());
+    p = (void *)(uintptr_t)*last; /* NOLINT(performance-no-int-to-ptr): of the device */
+    OK(pthread_create(&sets, NULL, set_again_and_again, last));
+    for (unsigned i = 0; i < 20; i++)
+        all_wrong += allograft_memory_place(
+                         p, PART_BYTES, i % 2 ? ALLOGRAFT_PLACE_HOST : ALLOGRAFT_PLACE_DEVICE) != 0;
+    atomic_store(&asked.is_over, true);
+    OK(pthread_join(sets, NULL));
+    say("wrong: %u", all_wrong);
+}
+
 static CUfunction touched_by_all;
 
 /* Blocks of its own in turn, on a stream of its own. */
@@ -1723,6 +1764,7 @@ static const struct part alone[] = {
     {"turns-of-threads", turns_of_threads},
     {"own-mapping", map_own},
     {"questions", questions},
+    {"small-questions", small_questions},
     {"places-of-threads", places_of_threads},
     {"frees", frees},
     {"reset", reset},

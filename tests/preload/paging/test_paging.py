@@ -499,6 +499,9 @@ class Threads(Turns):
     def test_questions_while_pieces_move(self):
         self.assertGreater(self.pressure_of('questions')['moved_in_bytes'], 0)
 
+    def test_small_blocks_are_set_while_they_move(self):
+        self.assertGreater(self.pressure_of('small-questions', ALLOGRAFT_CACHE='0')['moved_in_bytes'], 0)
+
     def test_kept_before_it_comes(self):
         """A block that is to stay where it is does not come any more for a launch that began before."""
         pressure = self.pressure_of('kept')
