@@ -127,11 +127,14 @@ static CUresult map_to(const struct ag_movable *range, const struct ag_piece *pi
  * has the same bytes. */
 static bool map_back(const struct ag_move *move)
 {
+    CUresult result;
+
     if (map_to(move->range, move->piece, move->piece->handle) == CUDA_SUCCESS)
         return false;
     if (map_to(move->range, move->piece, move->to) == CUDA_SUCCESS)
         return true;
-    if (map_to(move->range, move->piece, move->piece->handle) != CUDA_SUCCESS)
+    result = map_to(move->range, move->piece, move->piece->handle);
+    if (result != CUDA_SUCCESS && result != CUDA_ERROR_DEINITIALIZED) /* it went with the driver */
         ag_log_error("the driver refuses to map memory: %zu bytes of the program are lost",
                      move->piece->size);
     return false;

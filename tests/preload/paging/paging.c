@@ -24,6 +24,7 @@
  *     paging reset       a primary context that ends with all of it
  *     paging exit        freed blocks when the process ends: the context is given back after the
  *                        driver has ended, as the CUDA runtime does
+ *     paging end         the process ends while a piece moves in another thread
  *     paging turns N K [NAMES]
  *                        N passes over sixteen blocks of 16 MiB, K kernels on each in turn, or in
  *                        the order of NAMES, which are letters from a to p
@@ -882,7 +883,7 @@ static void questions(void)
 }
 
 #define PART_BYTES ((size_t)64 << 10)
-#define PARTS      64u /* more than there is room for beside large blocks */
+#define SMALL_ONES 64u /* more than there is room for beside large blocks */
 
 static void *set_again_and_again(void *small)
 {
@@ -898,14 +899,14 @@ static void *set_again_and_again(void *small)
 /* Of small blocks beyond what the device has room for, one moves, and with it its neighbours. */
 static void small_questions(void)
 {
-    CUdeviceptr small[PARTS], *last = &small[PARTS - 1];
+    CUdeviceptr small[SMALL_ONES], *last = &small[SMALL_ONES - 1];
     void *p;
     pthread_t sets;
 
     sim_inside("cuMemMap", false, map_slowly);
     OK(cuCtxGetCurrent(&context));
     begin_turns(asked.blocks);
-    for (unsigned i = 0; i < PARTS; i++)
+    for (unsigned i = 0; i < SMALL_ONES; i++)
         OK(cuMemAlloc(&small[i], PART_BYTES));
     for (unsigned i = 0; i < TURN_BLOCKS; i++)
         OK(cuMemFree(asked.blocks[i]));
@@ -918,6 +919,53 @@ static void small_questions(void)
     atomic_store(&asked.is_over, true);
     OK(pthread_join(sets, NULL));
     say("wrong: %u", all_wrong);
+}
+
+/* --- the end of the process while pieces move --- */
+
+static struct {
+    pthread_t thread;
+    atomic_bool moves, driver_has_ended;
+} mover;
+
+/* Old and new memory of the piece have their aliases: it is mapped nowhere when the driver ends. */
+static void map_after_end(void)
+{
+    static unsigned n;
+
+    if (++n < 3)
+        return;
+    atomic_store(&mover.moves, true);
+    while (!atomic_load(&mover.driver_has_ended))
+        (void)usleep(1000);
+}
+
+static void *move_first(void *p)
+{
+    OK(cuCtxSetCurrent(context));
+    (void)allograft_memory_place(p, 1, ALLOGRAFT_PLACE_HOST);
+    return NULL;
+}
+
+/* After the driver's own. */
+static void let_it_go_on(void)
+{
+    atomic_store(&mover.driver_has_ended, true);
+    OK(pthread_join(mover.thread, NULL));
+}
+
+static void end_while_pieces_move(void)
+{
+    CUdeviceptr p;
+
+    OK(cuCtxGetCurrent(&context));
+    OK(cuMemAlloc(&p, BYTES));
+    OK(cuCtxSynchronize());
+    sim_inside("cuMemMap", false, map_after_end);
+    /* NOLINTNEXTLINE(performance-no-int-to-ptr): an address of the device */
+    OK(pthread_create(&mover.thread, NULL, move_first, (void *)(uintptr_t)p));
+    while (!atomic_load(&mover.moves))
+        (void)usleep(1000);
 }
 
 static CUfunction touched_by_all;
@@ -1776,6 +1824,7 @@ static const struct part alone[] = {
     {"hold", hold},
     {"place", place},
     {"exit", frees_before_exit},
+    {"end", end_while_pieces_move},
     {"room", place_without_room},
 };
 
@@ -1786,6 +1835,8 @@ int main(int argc, char **argv)
 
     if (!strcmp(what, "exit"))
         OK(atexit(give_context_back)); /* before the driver's own: runs after it */
+    if (!strcmp(what, "end"))
+        OK(atexit(let_it_go_on)); /* likewise */
     opened = device_open();
     if (RUN_PART(alone, what))
         return 0;

@@ -113,6 +113,11 @@ class Answers(Turns):
         for _, result in self.same([COMMAND, 'exit'], VARIANTS):
             self.assertEqual(result.report()['pressure']['movable_lost'], 0)
 
+    def test_an_end_while_pieces_move(self):
+        result = preloaded([COMMAND, 'end'], PAGE)
+        self.assertEqual((result.status, result.out, result.err), (0, '', ''))
+        self.assertEqual(result.report()['pressure']['moves'], 1)
+
     def test_copies_that_wait(self):
         self.at_seeds('waits')
         self.same([COMMAND, 'waits'], STAYING)
