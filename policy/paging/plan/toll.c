@@ -68,6 +68,7 @@ struct timing {
     enum { FREE, RUNS, ENDS } stage; /* RUNS: it may; ENDS: the event after it is recorded */
     CUevent before, after;
     CUstream stream;
+    const void *thread; /* whose stream of that name it is; NULL: there is one */
     uint64_t kernel, operand;
     size_t bytes;
     bool is_given_many;
@@ -81,6 +82,11 @@ static struct {
     struct timing *running;         /* the one that may run */
     struct timing timings[TIMINGS];
 } self = {.moment = AG_PAGING_MOMENT_INIT};
+
+static const void *thread_of(CUstream stream)
+{
+    return stream == CU_STREAM_PER_THREAD ? &last_kernel : NULL;
+}
 
 /* --- prices --- */
 
@@ -322,6 +328,7 @@ static void begin_timing(CUstream stream, uint64_t kernel, uint64_t operand, siz
                               .before = timing->before,
                               .after = timing->after,
                               .stream = stream,
+                              .thread = thread_of(stream),
                               .kernel = kernel,
                               .operand = operand,
                               .bytes = bytes,
@@ -353,7 +360,7 @@ void ag_toll_go_on(CUstream stream, uint64_t kernel)
     if (!is_busy() || !ag_paging_moment_begin(&self.moment))
         return;
     end_lost();
-    if (self.running && self.running->stream == stream)
+    if (self.running && self.running->stream == stream && self.running->thread == thread_of(stream))
         record_after(self.running, kernel);
     if (self.n_made)
         look_at_next();

@@ -29,6 +29,8 @@
  *                        N passes over sixteen blocks of 16 MiB, K kernels on each in turn, or in
  *                        the order of NAMES, which are letters from a to p
  *     paging slow N      the same with a kernel on each that takes its time
+ *     paging slow-beside-other N
+ *                        the same while another thread launches kernels that take no time
  *     paging edges N K   N passes over those blocks: K kernels write two pages of each, and one
  *                        writes all of it
  *     paging within-twice N K
@@ -746,6 +748,65 @@ static void touch_slowly(const struct sim_kernel_call *call)
 {
     sim_kernel_spend(10000000000);
     touch(call);
+}
+
+/* --- threads with default streams of their own --- */
+
+static struct {
+    CUcontext context;
+    CUfunction function;
+    CUdeviceptr block;
+    atomic_uint asked, done;
+    atomic_bool is_over;
+} other;
+
+static void *launch_when_asked(void *unused)
+{
+    OK(cuCtxSetCurrent(other.context));
+    while (!atomic_load(&other.is_over)) {
+        if (atomic_load(&other.asked) == atomic_load(&other.done)) {
+            (void)sched_yield();
+            continue;
+        }
+        touch_often(other.function, other.block, 1, CU_STREAM_PER_THREAD);
+        OK(cuStreamSynchronize(CU_STREAM_PER_THREAD));
+        atomic_fetch_add(&other.done, 1);
+    }
+    return unused;
+}
+
+static void let_other_launch(void)
+{
+    unsigned n = atomic_fetch_add(&other.asked, 1) + 1;
+
+    while (atomic_load(&other.done) != n)
+        (void)sched_yield();
+}
+
+/* After each kernel that takes its time another thread launches one that does not, on a stream of
+ * the same name. */
+static void slow_beside_other(unsigned n)
+{
+    CUdeviceptr p[TURN_BLOCKS];
+    unsigned often[TURN_BLOCKS] = {0};
+    CUfunction function = function_of("touch_slowly", touch_slowly);
+    pthread_t thread;
+
+    OK(cuCtxGetCurrent(&other.context));
+    OK(cuMemAlloc(&other.block, 2 * MIB));
+    other.function = function_of("touch_first", touch_first);
+    begin_turns(p);
+    OK(cuCtxSynchronize());
+    OK(pthread_create(&thread, NULL, launch_when_asked, NULL));
+    for (unsigned i = 0; i < n * TURN_BLOCKS; i++) {
+        touch_often(function, p[i % TURN_BLOCKS], 1, CU_STREAM_PER_THREAD);
+        let_other_launch();
+        often[i % TURN_BLOCKS]++;
+    }
+    atomic_store(&other.is_over, true);
+    OK(pthread_join(thread, NULL));
+    OK(cuCtxSynchronize());
+    say("wrong: %u", end_turns(p, often));
 }
 
 static void turns(CUfunction function, unsigned n, unsigned k, const char *names)
@@ -1849,6 +1910,8 @@ int main(int argc, char **argv)
               argc > 4 ? argv[4] : IN_TURN);
     else if (!strcmp(what, "slow") && argc > 2)
         turns(function_of("touch_slowly", touch_slowly), (unsigned)atoi(argv[2]), 1, IN_TURN);
+    else if (!strcmp(what, "slow-beside-other") && argc > 2)
+        slow_beside_other((unsigned)atoi(argv[2]));
     else if (!strcmp(what, "within-twice") && argc > 3)
         within_twice((unsigned)atoi(argv[2]), (unsigned)atoi(argv[3]));
     else if (!strcmp(what, "parts") && argc > 3)

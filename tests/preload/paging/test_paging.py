@@ -407,6 +407,10 @@ class Answers(Turns):
         moved = [self.pressure_of('product', passes, sched='reluctant')['moved_in_bytes'] for passes in ('1', '4')]
         self.assertGreater(moved[1] - moved[0], 2 * 30 * 2 ** 21)
 
+    def test_slow_beside_a_thread(self):
+        """What one thread launches on its default stream says nothing of what is under way on another one's."""
+        self.assertGreater(self.pressure_of('slow-beside-other', '4', sched='reluctant')['moved_in_bytes'], 100 * 2 ** 21)
+
     @counted
     def test_parts_of_blocks_that_end(self):
         """What a kernel uses is no more than lies between its address and the end of the block, where that is least: parts
