@@ -132,8 +132,8 @@ static void *make_ahead(void *unused)
         if (atomic_load(&self.asked) != seen) {
             seen = atomic_load(&self.asked);
             make_all(device);
-        } else if (keeps && !is_to_be_kept(device)) {
-            while (give_one_back(device))
+        } else if (keeps) {
+            while (!is_to_be_kept(device) && give_one_back(device))
                 ;
         }
     }

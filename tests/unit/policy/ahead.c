@@ -1,5 +1,6 @@
 /* policy/paging/ahead.c: the thread leaves the driver to others as long after each call as that
- * took, and calls nothing while pieces move. Its driver is slow, and counts. */
+ * took, calls nothing while pieces move, and gives nothing back that is needed again. Its driver is
+ * slow, and counts. */
 #include "policy/paging/ahead.h"
 
 #include <time.h>
@@ -24,6 +25,7 @@ static struct call {
 } calls[MOST];
 static _Atomic unsigned n_calls; /* that have ended */
 static _Atomic unsigned n_kept;
+static _Atomic bool is_scarce_again;
 static struct ag_device *const device = (struct ag_device *)calls; /* nobody looks into it */
 
 static void sleep_ns(uint64_t ns)
@@ -64,7 +66,7 @@ uint64_t ag_handles_kept_on_host(const struct ag_device *of)
 bool ag_handles_are_scarce(const struct ag_device *of)
 {
     (void)of;
-    return n_calls < PIECES;
+    return n_calls < PIECES || is_scarce_again;
 }
 
 bool ag_handle_make_ahead(struct ag_device *of, size_t size)
@@ -119,6 +121,19 @@ static void test_while_pieces_move(void)
     ag_latch_open();
 }
 
+/* What is left is kept, and goes once it is not scarce any more. */
+static void test_scarce_again(void)
+{
+    unsigned n;
+
+    await_calls(PIECES + 2);
+    is_scarce_again = true;
+    n = n_calls;
+    sleep_ns(10 * CALL_NS);
+    CHECK_SAID(n_calls <= n + 1, "%u, then %u", n, n_calls); /* one was under way */
+    is_scarce_again = false;
+}
+
 static void test_pauses(void)
 {
     for (unsigned i = 0; i + 1 < n_calls; i++)
@@ -131,6 +146,7 @@ int main(void)
     ag_latch_configure(true);
     ag_ahead_look(device, PIECE);
     test_while_pieces_move();
+    test_scarce_again();
     await_calls(2 * PIECES); /* nothing is scarce any more: all goes back */
     CHECK(!n_kept);
     ag_ahead_stop();
