@@ -23,6 +23,7 @@
 #include "interpose/core/base/threads/wait.h"
 #include "interpose/core/report/stats.h"
 #include "policy/budget.h"
+#include "policy/contexts/context.h"
 #include "policy/order/capture.h"
 #include "policy/paging/handles.h"
 #include "policy/paging/latch.h"
@@ -39,7 +40,8 @@ static struct {
     _Atomic uint32_t asked, calls; /* calls: 1 while the thread calls the driver */
     uint64_t began_ns;             /* that call */
     _Atomic bool stopped;
-    struct ag_device *_Atomic device;
+    struct ag_device *_Atomic device;                  /* that it was asked for last */
+    struct ag_device *_Atomic devices[AG_MAX_DEVICES]; /* that it ever was; then NULL */
     _Atomic size_t piece_bytes;
 } self;
 
@@ -116,6 +118,30 @@ static bool is_to_be_kept(const struct ag_device *device)
     return ag_handles_are_scarce(device) && !ag_host_room_is_short(&room);
 }
 
+static bool is_any_kept(void)
+{
+    struct ag_device *device;
+
+    for (unsigned i = 0; i < AG_MAX_DEVICES && (device = atomic_load(&self.devices[i])); i++)
+        if (ag_handles_kept_on_host(device))
+            return true;
+    return false;
+}
+
+static void give_back_for(struct ag_device *device)
+{
+    while (ag_handles_kept_on_host(device) && !is_to_be_kept(device) && give_one_back(device))
+        ;
+}
+
+static void give_back_for_all(void)
+{
+    struct ag_device *device;
+
+    for (unsigned i = 0; i < AG_MAX_DEVICES && (device = atomic_load(&self.devices[i])); i++)
+        give_back_for(device);
+}
+
 static void *make_ahead(void *unused)
 {
     uint32_t seen = 0;
@@ -124,17 +150,12 @@ static void *make_ahead(void *unused)
     (void)pthread_setname_np(pthread_self(), "allograft-ahead");
     (void)ag_capture_relax(); /* for good: of captures that begin meanwhile its calls are none */
     for (;;) {
-        struct ag_device *device = atomic_load(&self.device);
-        bool keeps = device && ag_handles_kept_on_host(device);
-
-        ag_futex_wait(&self.asked, seen, keeps ? LOOK_NS : AG_FUTEX_FOR_EVER);
-        device = atomic_load(&self.device);
+        ag_futex_wait(&self.asked, seen, is_any_kept() ? LOOK_NS : AG_FUTEX_FOR_EVER);
         if (atomic_load(&self.asked) != seen) {
             seen = atomic_load(&self.asked);
-            make_all(device);
-        } else if (keeps) {
-            while (!is_to_be_kept(device) && give_one_back(device))
-                ;
+            make_all(atomic_load(&self.device));
+        } else {
+            give_back_for_all();
         }
     }
     return NULL;
@@ -152,6 +173,17 @@ static bool start_making(void)
     return atomic_load(&self.state) == STARTED;
 }
 
+static void remember_device(struct ag_device *device)
+{
+    struct ag_device *there = NULL;
+
+    for (unsigned i = 0; i < AG_MAX_DEVICES && there != device; i++) {
+        there = NULL;
+        if (atomic_compare_exchange_strong(&self.devices[i], &there, device))
+            return;
+    }
+}
+
 void ag_ahead_look(struct ag_device *device, size_t piece_bytes)
 {
     uint64_t wanted = ag_budget_size(device) / AHEAD_PART;
@@ -159,6 +191,7 @@ void ag_ahead_look(struct ag_device *device, size_t piece_bytes)
     if (!ag_handles_are_scarce(device) || ag_handles_kept_on_host(device) + piece_bytes > wanted ||
         atomic_load(&self.stopped))
         return;
+    remember_device(device);
     atomic_store(&self.device, device);
     atomic_store(&self.piece_bytes, piece_bytes);
     if (!start_making())

@@ -15,8 +15,10 @@
 
 #define PIECE   ((size_t)1 << 20)
 #define PIECES  8u       /* are made ahead */
+#define OTHERS  1u       /* likewise, for the other device */
 #define CALL_NS 4000000u /* a call takes, at least */
-#define MOST    (2 * PIECES)
+#define MADE    (PIECES + OTHERS)
+#define MOST    (2 * MADE)
 
 _Atomic unsigned ag_captures_open;
 
@@ -24,9 +26,16 @@ static struct call {
     uint64_t began, ended;
 } calls[MOST];
 static _Atomic unsigned n_calls; /* that have ended */
-static _Atomic unsigned n_kept;
+static _Atomic unsigned n_kept[2];
 static _Atomic bool is_scarce_again;
-static struct ag_device *const device = (struct ag_device *)calls; /* nobody looks into it */
+/* Nobody looks into them. */
+static struct ag_device *const device = (struct ag_device *)&calls[0];
+static struct ag_device *const other = (struct ag_device *)&calls[1];
+
+static _Atomic unsigned *kept_for(const struct ag_device *of)
+{
+    return &n_kept[of == other];
+}
 
 static void sleep_ns(uint64_t ns)
 {
@@ -53,27 +62,25 @@ CUstreamCaptureMode ag_capture_relax(void)
 
 uint64_t ag_budget_size(const struct ag_device *of)
 {
-    (void)of;
-    return 16 * PIECES * PIECE;
+    return 16 * (of == other ? OTHERS : PIECES) * PIECE;
 }
 
 uint64_t ag_handles_kept_on_host(const struct ag_device *of)
 {
-    (void)of;
-    return n_kept * PIECE;
+    return *kept_for(of) * PIECE;
 }
 
 bool ag_handles_are_scarce(const struct ag_device *of)
 {
     (void)of;
-    return n_calls < PIECES || is_scarce_again;
+    return n_calls < MADE || is_scarce_again;
 }
 
 bool ag_handle_make_ahead(struct ag_device *of, size_t size)
 {
-    CHECK(of == device && size == PIECE);
+    CHECK(size == PIECE);
     call_driver();
-    n_kept++;
+    ++*kept_for(of);
     return true;
 }
 
@@ -82,7 +89,7 @@ size_t ag_handle_give_one_back(struct ag_device *of)
     if (!ag_handles_kept_on_host(of))
         return 0;
     call_driver();
-    n_kept--;
+    --*kept_for(of);
     return PIECE;
 }
 
@@ -126,7 +133,7 @@ static void test_scarce_again(void)
 {
     unsigned n;
 
-    await_calls(PIECES + 2);
+    await_calls(MADE + 2);
     is_scarce_again = true;
     n = n_calls;
     sleep_ns(10 * CALL_NS);
@@ -146,9 +153,11 @@ int main(void)
     ag_latch_configure(true);
     ag_ahead_look(device, PIECE);
     test_while_pieces_move();
+    await_calls(PIECES);
+    ag_ahead_look(other, PIECE);
     test_scarce_again();
-    await_calls(2 * PIECES); /* nothing is scarce any more: all goes back */
-    CHECK(!n_kept);
+    await_calls(2 * MADE); /* nothing is scarce any more: all goes back */
+    CHECK(!n_kept[0] && !n_kept[1]);
     ag_ahead_stop();
     test_pauses();
     return 0;
