@@ -116,26 +116,29 @@ static bool enter_context(const struct ag_stream *stream, bool *ret_pushed)
 /* The owner may be blocked inside the driver by a full queue, until this thread's call lets the
  * device go on (by a value that a kernel polls, or the other half of a collective). So a call waits
  * without bound only if it would anyhow, must come after that work, or this thread submits to that
- * stream, too. */
+ * stream, too. A capture, a graph and work that is not recorded come after that of their own
+ * streams, which are flushed by themselves. */
 static bool waits_for_owner(const struct ag_stream *stream, enum ag_flush why)
 {
     bool is_ordered = stream->id.is_legacy || stream->id.is_blocking;
+    bool is_call = why == AG_FLUSH_CALL || why == AG_FLUSH_CAPTURE || why == AG_FLUSH_UNRECORDED;
 
     if (stream->threads >> ag_stream_thread() % 64 & 1 || (why == AG_FLUSH_COPY && is_ordered))
         return true;
-    if (why == AG_FLUSH_FREE || (why == AG_FLUSH_CALL && is_ordered))
+    if (why == AG_FLUSH_FREE || (is_call && is_ordered))
         return stream->id.context == ag_context_current();
-    return why != AG_FLUSH_CALL && why != AG_FLUSH_COPY;
+    return !is_call && why != AG_FLUSH_COPY;
 }
 
-static void flush(struct ag_stream *stream, enum ag_flush why)
+/* comes_after: what is to be done is work of the stream. */
+static void flush(struct ag_stream *stream, enum ag_flush why, bool comes_after)
 {
     /* The owner ends with the process. */
     bool ends = why == AG_FLUSH_END && atomic_load_explicit(&is_last, memory_order_relaxed);
-    uint64_t timeout = ends || !waits_for_owner(stream, why) ? AG_OWNER_TIMEOUT_NS : UINT64_MAX;
+    bool waits = !ends && (comes_after || waits_for_owner(stream, why));
     bool pushed = false;
 
-    if (!ag_stream_own_within(stream, timeout))
+    if (!ag_stream_own_within(stream, waits ? UINT64_MAX : AG_OWNER_TIMEOUT_NS))
         return;
     ag_segment_join_proxy(stream);
     if (enter_context(stream, &pushed)) {
@@ -161,7 +164,7 @@ static void flush_visited(struct ag_stream *stream, void *data)
     if ((which->legacy && !atomic_load_explicit(&stream->id.is_legacy, relaxed)) ||
         (which->blocking && !atomic_load_explicit(&stream->id.is_blocking, relaxed)))
         return;
-    flush(stream, which->why);
+    flush(stream, which->why, false);
 }
 
 /* Flushes the legacy stream of the context, or the blocking ones. */
@@ -242,7 +245,7 @@ void ag_replay_allocates(CUstream handle, bool per_thread)
     stream = come_after(ag_replay_stream(handle, per_thread), AG_FLUSH_OTHER_STREAM);
     if (stream && atomic_load_explicit(&stream->id.thread, memory_order_relaxed) &&
         atomic_load_explicit(&stream->open, memory_order_acquire))
-        flush(stream, AG_FLUSH_UNRECORDED);
+        flush(stream, AG_FLUSH_UNRECORDED, true);
 }
 
 /* Is replay off? Its end may have left work of the thread's own stream on the proxy of that: it
@@ -266,7 +269,7 @@ void ag_replay_flush_stream(CUstream handle, bool per_thread, enum ag_flush why)
     stream = come_after(handle, why);
     if (stream && !atomic_load_explicit(&stream->backed_off, memory_order_acquire) &&
         (is_wait(why) || atomic_load_explicit(&stream->open, memory_order_acquire)))
-        flush(stream, why);
+        flush(stream, why, true);
 }
 
 void ag_replay_flush_context(struct ag_context *context, enum ag_flush why)
@@ -421,7 +424,7 @@ struct ag_stream *ag_replay_enter(CUstream handle, bool per_thread)
      * so may one of the primary context. */
     if (stream && (stream->id.context != context || ag_context_is_inside())) {
         if (atomic_load_explicit(&stream->open, memory_order_acquire))
-            flush(stream, AG_FLUSH_UNRECORDED);
+            flush(stream, AG_FLUSH_UNRECORDED, true);
         return NULL;
     }
     if (stream)

@@ -179,6 +179,14 @@ static inline void ag_entry_submits(CUstream stream, bool per_thread)
     (void)ag_entry_leave(CUDA_SUCCESS);
 }
 
+/* Before the driver gets work that is passed on as it is: it comes after what its stream has. */
+static inline void ag_entry_passes_on(CUstream stream, bool per_thread)
+{
+    if (ag_replay_holds())
+        ag_replay_flush_stream(stream, per_thread, AG_FLUSH_UNRECORDED);
+    ag_watch_work(stream, per_thread);
+}
+
 /* The first statement of a hook. Returns from the hook, with what the driver's own function
  * returned, where the hook is not to do its work: in a nested call, or while nothing is redirected.
  */

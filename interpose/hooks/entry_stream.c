@@ -114,12 +114,14 @@ AG_ENTRY CUresult cuStreamDestroy_v2(CUstream stream)
 }
 
 /* During a capture nothing is withheld; what was, is submitted while that is still possible. */
-static void opening(void)
+static void opening(CUstream stream, bool per_thread)
 {
     ag_capture_opening();
     ag_watch_capture_opening();
-    if (ag_entry_replays_now())
-        ag_replay_flush_all(AG_FLUSH_CAPTURE);
+    if (!ag_entry_replays_now())
+        return;
+    ag_replay_flush_stream(stream, per_thread, AG_FLUSH_CAPTURE);
+    ag_replay_flush_all(AG_FLUSH_CAPTURE);
 }
 
 static void opened(CUstream stream, bool per_thread, CUresult result)
@@ -136,7 +138,7 @@ static void opened(CUstream stream, bool per_thread, CUresult result)
         CUresult result;                            \
                                                     \
         AG_ENTER(symbol, __VA_ARGS__);              \
-        opening();                                  \
+        opening(stream, per_thread);                \
         result = ag_cu.symbol(__VA_ARGS__);         \
         opened(stream, per_thread, result);         \
         return ag_entry_leave(result);              \

@@ -1078,6 +1078,13 @@ static void CUDA_CB count_calls(void *data)
     counts[1] = mix(counts[1] ^ counts[0]);
 }
 
+static void CUDA_CB count_callbacks(CUstream stream, CUresult status, void *data)
+{
+    (void)stream;
+    (void)status;
+    count_calls(data);
+}
+
 static void host_functions(void)
 {
     CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
@@ -1156,15 +1163,48 @@ static void *launch_graph(void *unused)
     return NULL;
 }
 
+static CUdeviceptr copy_of_state;
+
+static void *copy_in_batch(void *unused)
+{
+    CUmemcpyAttributes attributes = {.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM};
+    size_t bytes = STATE_BYTES, first = 0;
+
+    (void)unused;
+    is_of_program = true;
+    OK(cuCtxSetCurrent(shared_context));
+    OK(cuMemcpyBatchAsync(&copy_of_state, &state, &bytes, 1, &attributes, &first, 1,
+                          shared_stream));
+    return NULL;
+}
+
+static void *capture_nothing(void *unused)
+{
+    CUgraph graph;
+    size_t n = 0;
+
+    (void)unused;
+    is_of_program = true;
+    OK(cuCtxSetCurrent(shared_context));
+    OK(cuStreamBeginCapture(shared_stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    (void)usleep(400000); /* what is held up until then would be captured */
+    OK(cuStreamEndCapture(shared_stream, &graph));
+    OK(cuGraphGetNodes(graph, NULL, &n));
+    say("captured %zu", n);
+    return NULL;
+}
+
 /* A thread submits what cannot be recorded behind what another one has left withheld there, and
- * which the watchdog is about to let go: on a stream that it has used itself; a graph on any. */
+ * which the watchdog is about to let go: on a stream that it has used itself; a graph, a batch and
+ * a capture on any. */
 static void handed_over(void)
 {
-    CUdeviceptr copy = new_state();
+    static void *(*const ways[])(void *) = {launch_graph, copy_in_batch, capture_nothing};
     pthread_t thread;
     CUgraph graph;
 
     is_of_program = true;
+    copy_of_state = new_state();
     shared_stream = new_stream(CU_STREAM_NON_BLOCKING);
     OK(cuCtxGetCurrent(&shared_context));
     OK(cuStreamBeginCapture(shared_stream, CU_STREAM_CAPTURE_MODE_RELAXED));
@@ -1173,23 +1213,21 @@ static void handed_over(void)
     OK(cuGraphInstantiate(&graph_of_step, graph, 0));
     iterations(shared_stream, 8);
     sim_inside("cuGraphLaunch", false, hold_up);
-    for (uintptr_t iteration = 0; iteration < 4; iteration++) {
+    for (uintptr_t iteration = 0; iteration < 6; iteration++) {
         OK(pthread_create(&thread, NULL, begin_iteration, (void *)iteration));
         OK(pthread_join(thread, NULL));
         if (iteration % 2) {
-            OK(pthread_create(&thread, NULL, launch_graph, NULL));
+            OK(pthread_create(&thread, NULL, ways[iteration / 2], NULL));
             OK(pthread_join(thread, NULL));
         } else {
-            OK(cuMemcpyPeerAsync(copy, shared_context, state, shared_context, STATE_BYTES,
+            OK(cuMemcpyPeerAsync(copy_of_state, shared_context, state, shared_context, STATE_BYTES,
                                  shared_stream));
         }
         OK(cuStreamSynchronize(shared_stream));
         tell("handed over");
-        tell_of("a copy of it", copy);
+        tell_of("a copy of it", copy_of_state);
     }
 }
-
-static CUdeviceptr copy_of_state;
 
 /* By a thread that never submitted to the legacy stream. */
 static void *copy_beside_legacy(void *blocking)
@@ -1240,6 +1278,7 @@ static void hold_up_until(void)
 static void *iterations_on_shared(void *unused)
 {
     (void)unused;
+    is_of_program = true;
     OK(cuCtxSetCurrent(shared_context));
     iterations(shared_stream, 8);
     return NULL;
@@ -1313,6 +1352,34 @@ static void copy_within_other(unsigned call, CUcontext other, const CUdeviceptr 
 static void copies_beside_a_full_queue(void)
 {
     beside_held_up(CU_STREAM_DEFAULT, "copy", 3, copy_within_other);
+}
+
+/* On another stream of the same context, or on none. */
+static void call_of_nobodys_work(unsigned call, CUcontext other, const CUdeviceptr *there)
+{
+    static uint32_t counts[2];
+    CUstream stream;
+    CUgraphExec exec;
+    CUgraph graph;
+
+    (void)other;
+    (void)there;
+    OK(cuCtxSetCurrent(shared_context));
+    stream = new_stream(CU_STREAM_NON_BLOCKING);
+    if (call == 0) {
+        OK(cuGraphCreate(&graph, 0));
+        OK(cuGraphInstantiate(&exec, graph, 0));
+    } else if (call == 1) {
+        OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+        OK(cuStreamEndCapture(stream, &graph));
+    } else {
+        OK(cuStreamAddCallback(stream, count_callbacks, counts, 0));
+    }
+}
+
+static void calls_beside_a_full_queue(void)
+{
+    beside_held_up(CU_STREAM_NON_BLOCKING, "call", 3, call_of_nobodys_work);
 }
 
 /* Memory is freed while a context is current that it is not of, and somebody else has it next. */
@@ -1544,6 +1611,7 @@ static const struct part parts[] = {
     {"handed-over-by-legacy", handed_over_by_legacy},
     {"full-queue", beside_a_full_queue},
     {"full-queue-copies", copies_beside_a_full_queue},
+    {"full-queue-calls", calls_beside_a_full_queue},
     {"freed-elsewhere", freed_from_elsewhere},
     {"inside", with_green_context_current},
     {"between", between_devices_legacy},
