@@ -209,6 +209,12 @@ class SelfTest(DoctorTest):
 
     def test_settings_do_not_disturb_it(self):
         self.examine(ALLOGRAFT_DISABLE="1", ALLOGRAFT_RULES="size>=1:native", ALLOGRAFT_GRAPH="all")
+        with tempfile.NamedTemporaryFile("w+") as trace:
+            trace.write("of another run")
+            trace.flush()
+            self.examine(ALLOGRAFT_LIMIT="256KiB", ALLOGRAFT_TRACE=trace.name)
+            trace.seek(0)
+            self.assertEqual(trace.read(), "of another run")
 
 
 class Library(DoctorTest):

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "interpose/api/allograft.h"
+#include "interpose/core/settings/options.h"
 #include "tools/base/complain.h"
 #include "tools/doctor/doctor.h"
 #include "tools/doctor/doctor_driver.h"
@@ -163,11 +164,8 @@ static bool prepare_program(const void *with)
 {
     const struct under *under = with;
 
-    unsetenv("ALLOGRAFT_RULES");
-    unsetenv("ALLOGRAFT_CONFIG");
-    unsetenv("ALLOGRAFT_DISABLE");
-    unsetenv("ALLOGRAFT_GRAPH_ITERATION");
-    unsetenv("ALLOGRAFT_GRAPH_WARMUP");
+    for (size_t i = 0; i < ag_options_count(); i++)
+        unsetenv(ag_option_info(i)->name);
     setenv("ALLOGRAFT_GRAPH", strcmp(under->policy, GRAPHS) ? "off" : "all", 1);
     setenv("ALLOGRAFT_GRAPH_PROFIT", "0", 1); /* replay is to work, not to be faster */
     setenv("ALLOGRAFT_STATS", "off", 1);
