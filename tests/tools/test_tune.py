@@ -256,6 +256,14 @@ class Refusals(TuneTest):
         self.assert_refused(allograft("tune", "--compare", "file:/nowhere/x", "true", env=self.environment()),
                             "did not write /nowhere/x", status=1)
 
+    def test_no_temporary_folder(self):
+        """At the first run, and at a later one."""
+        said = "no temporary folder could be made: No such file"
+        self.assert_refused(allograft("tune", "true", env=clean_environment(TMPDIR="/nowhere")), said, status=1)
+        gone = os.path.join(self.folder, "gone")
+        os.mkdir(gone)
+        self.assert_refused(allograft("tune", "rm", "-rf", gone, env=clean_environment(TMPDIR=gone)), said, status=1)
+
 
 if __name__ == "__main__":
     command.main()

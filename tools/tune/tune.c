@@ -223,6 +223,12 @@ static bool is_usable(const struct tune_run *run)
     return false;
 }
 
+static void complain_of_start(const struct tune_run *run)
+{
+    command_complain("tune: %s could not be started: %s", options.argv[0],
+                     *run->complaint ? run->complaint : strerror(errno));
+}
+
 /* Runs the program as it is: it must succeed. */
 static int try_as_it_is(void)
 {
@@ -233,7 +239,7 @@ static int try_as_it_is(void)
     if (options.output.file && !tune_set_aside(options.output.file))
         return STATUS_FAILED;
     if (!tune_run(options.argv, NULL, none, false, options.output.file, UINT64_MAX / 4, &run)) {
-        command_complain("tune: %s could not be started: %s", options.argv[0], strerror(errno));
+        complain_of_start(&run);
         if (options.output.file)
             tune_set_back(options.output.file, false);
         return STATUS_FAILED;
@@ -270,8 +276,10 @@ static int try_it(const char *library)
     if (result != STATUS_OK)
         return result;
     if (!tune_run(options.argv, library, counted, true, options.output.file, options.timeout_ns,
-                  &run))
+                  &run)) {
+        complain_of_start(&run);
         return STATUS_FAILED;
+    }
     trials[0].peak_bytes = run.peak_bytes;
     choose_trials(run.ran_short);
     simulated = options.simulate || run.simulated;

@@ -94,7 +94,7 @@ struct tune_run {
     int status;            /* as waitpid() has it */
     unsigned n_reports;    /* how many processes used CUDA, if that was counted */
     bool timed_out, has_output;
-    char complaint[200]; /* the last line of its standard error */
+    char complaint[200]; /* the last line of its standard error, or why it did not start */
 };
 
 /* Renames the file that is to be compared, before the program runs: it may be an old one, or an

@@ -300,8 +300,11 @@ bool tune_run(char **argv, const char *library, const char *const *settings, boo
     bool ran;
 
     memset(ret, 0, sizeof(*ret));
-    if (!folder_make_temporary("tune", folder, sizeof(folder)))
+    if (!folder_make_temporary("tune", folder, sizeof(folder))) {
+        snprintf(ret->complaint, sizeof(ret->complaint), "no temporary folder could be made: %s",
+                 strerror(errno));
         return false;
+    }
     if (output_file)
         (void)unlink(output_file); /* an old one would pass the comparison */
     ran = run_in(folder, argv, library, settings, counts, timeout_ns, ret);
