@@ -14,7 +14,7 @@
 #include "tools/base/complain.h"
 #include "tools/base/list.h"
 
-int folder_open_own(int *ret, char *path, size_t capacity)
+const char *folder_try_own(int *ret, char *path, size_t capacity)
 {
     const char *setting = getenv("ALLOGRAFT_COUNTERS");
     int folder;
@@ -23,14 +23,19 @@ int folder_open_own(int *ret, char *path, size_t capacity)
         setting = "auto";
     (void)ag_record_folder(setting, path, capacity);
     folder = ag_record_open_folder(setting, false);
-    if (folder < 0 && folder != -ENOENT) {
-        command_complain("%s: %s", path,
-                         folder == -EPERM ? "others than you can write to this folder"
-                                          : strerror(-folder));
-        return STATUS_FAILED;
-    }
     *ret = folder < 0 ? -1 : folder;
-    return STATUS_OK;
+    if (folder == -EPERM)
+        return "others than you can write to this folder";
+    return folder < 0 && folder != -ENOENT ? strerror(-folder) : NULL;
+}
+
+int folder_open_own(int *ret, char *path, size_t capacity)
+{
+    const char *fault = folder_try_own(ret, path, capacity);
+
+    if (fault)
+        command_complain("%s: %s", path, fault);
+    return fault ? STATUS_FAILED : STATUS_OK;
 }
 
 bool folders_add(struct folders *folders, int folder)

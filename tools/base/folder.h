@@ -18,6 +18,9 @@ struct folder_files {
  * where it does not exist. Returns an exit status, after a line on stderr if it is not
  * STATUS_OK. */
 int folder_open_own(int *ret, char *path, size_t capacity);
+/* Opens it likewise, and prints nothing: NULL, or the fault, for the caller to say after the
+ * path. */
+const char *folder_try_own(int *ret, char *path, size_t capacity);
 /* Folders of counters that are open. */
 struct folders {
     int *list;

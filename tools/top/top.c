@@ -81,29 +81,38 @@ static bool show_screen(const struct top_table *table)
     return good;
 }
 
-/* The folder is opened for each update: it may be created, or replaced, in between. */
+/* The folder is opened for each update: it may be created, or replaced, in between. NULL, or the
+ * fault of what is at `path`, which has PATH_MAX bytes. */
+static const char *try_folder(const struct options *options, int *ret, char *path)
+{
+    if (!options->folder)
+        return folder_try_own(ret, path, PATH_MAX);
+    snprintf(path, PATH_MAX, "%s", options->folder);
+    *ret = open(options->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return *ret < 0 ? strerror(errno) : NULL;
+}
+
 static int open_folder(const struct options *options, int *ret)
 {
     char path[PATH_MAX];
+    const char *fault = try_folder(options, ret, path);
 
-    if (!options->folder)
-        return folder_open_own(ret, path, sizeof(path));
-    *ret = open(options->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (*ret >= 0)
-        return STATUS_OK;
-    command_complain("%s: %s", options->folder, strerror(errno));
-    return STATUS_FAILED;
+    if (fault)
+        command_complain("%s: %s", path, fault);
+    return fault ? STATUS_FAILED : STATUS_OK;
 }
 
-/* Reads the next table; *table has the last one. */
-static bool read_next_table(const struct options *options, struct top_table *table)
+/* Reads the next table; *table has the last one. As try_folder(). */
+static const char *read_next_table(const struct options *options, struct top_table *table,
+                                   char *path)
 {
     struct top_table next = {0};
     int folder;
+    const char *fault = try_folder(options, &folder, path);
     bool good;
 
-    if (open_folder(options, &folder))
-        return false;
+    if (fault)
+        return fault;
     good = folder < 0 || top_look(folder, table, &next);
     if (good && options->clean && folder >= 0)
         clean(folder, &next);
@@ -111,22 +120,29 @@ static bool read_next_table(const struct options *options, struct top_table *tab
         close(folder);
     top_finish(table);
     *table = next;
-    return good;
+    return good ? NULL : "the counters cannot be read";
 }
 
-static void show_always(const struct options *options)
+/* What is said while the page is shown goes with it. */
+static int show_always(const struct options *options)
 {
     struct top_table table = {0};
     enum screen_event event = SCREEN_TIME;
+    const char *fault = NULL;
+    char path[PATH_MAX];
 
     while (event != SCREEN_QUIT) {
-        if (event == SCREEN_TIME && !read_next_table(options, &table))
+        if (event == SCREEN_TIME && (fault = read_next_table(options, &table, path)))
             break;
         if (!show_screen(&table))
             break;
         event = screen_wait(options->interval);
     }
     top_finish(&table);
+    screen_end();
+    if (fault)
+        command_complain("%s: %s", path, fault);
+    return fault ? STATUS_FAILED : STATUS_OK;
 }
 
 /* ---- options ------------------------------------------------------------------------------- */
@@ -228,13 +244,10 @@ int command_top(const struct command_line *line)
         return export_metrics(&options);
     if (open_folder(&options, &folder))
         return STATUS_FAILED;
-    if (options.once || !screen_begin()) {
+    if (options.once || !screen_begin())
         status = show_once(folder, &options);
-    } else {
-        show_always(&options);
-        screen_end();
-        status = STATUS_OK;
-    }
+    else
+        status = show_always(&options);
     if (folder >= 0)
         close(folder);
     return status;

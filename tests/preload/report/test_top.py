@@ -120,9 +120,9 @@ class Terminal:
     def type(self, keys):
         os.write(self.master, keys)
 
-    def finish(self):
-        """Its exit status, once the other page and the hidden cursor are gone."""
-        self.read_until(r'\x1b\[\?7h\x1b\[\?25h\x1b\[\?1049l$')
+    def finish(self, said=''):
+        """Its exit status, once the other page and the hidden cursor are gone, and it has said so much after that."""
+        self.read_until(r'\x1b\[\?7h\x1b\[\?25h\x1b\[\?1049l%s$' % said)
         status = self.process.wait(timeout=SECONDS)
         same = termios.tcgetattr(self.slave) == self.mode
         os.close(self.master)
@@ -241,6 +241,14 @@ class Top(Case):
             self.assertNotEqual(termios.tcgetattr(terminal.slave), terminal.mode)
             end(terminal)
             self.assertEqual(terminal.finish(), (0, True))
+
+    def test_a_folder_that_goes_is_said(self):
+        folder = os.path.join(COUNTERS, 'goes')
+        os.mkdir(folder)
+        terminal = Terminal('--interval', '0.05', folder)
+        terminal.read_until(PAGE)
+        os.rmdir(folder)
+        self.assertEqual(terminal.finish('allograft: %s: No such file or directory\r\n' % folder), (1, True))
 
     def test_words(self):
         for words in (['--no'], ['a', 'b'], ['--interval'], ['--interval', '0'], ['--interval', 'x'],
