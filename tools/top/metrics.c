@@ -19,11 +19,28 @@ static void add_family(struct ag_text *text, const char *name, const char *type,
     ag_text_add(text, "# HELP allograft_%s %s\n", name, help);
 }
 
-/* Escaped as in JSON: of what that escapes, texts of processes have quotes and backslashes only. */
+/* Escaped as in JSON, which has \u for bytes that are not UTF-8, and there for nothing else: texts
+ * of processes have no control characters. OpenMetrics has no such escape, but the character. */
 static void add_label(struct ag_text *text, const char *name, const char *value)
 {
+    struct ag_text json = {0};
+    const char *at;
+
+    ag_text_add_json(&json, value);
+    text->truncated |= json.truncated;
     ag_text_add(text, ",%s=", name);
-    ag_text_add_json(text, value);
+    for (at = json.truncated ? "" : json.data; *at;) {
+        size_t length = *at == '\\' ? 2 : strcspn(at, "\\");
+
+        if (!strncmp(at, "\\u", 2)) {
+            ag_text_add(text, "\xef\xbf\xbd");
+            length = strlen("\\ufffd");
+        } else {
+            ag_text_add(text, "%.*s", (int)length, at);
+        }
+        at += length;
+    }
+    ag_text_finish(&json);
 }
 
 /* The name, which the family's type completes, and the labels that every sample has; more may
