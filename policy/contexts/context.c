@@ -328,20 +328,32 @@ void ag_context_begin_child(void)
 
 /* It counts as visited before it is looked whether it is still there, and says that it leaves
  * before it looks whether anybody visits it: one of the two sees the other. */
+bool ag_context_begin_visit(struct ag_context *context)
+{
+    atomic_fetch_add_explicit(&context->visitors, 1, memory_order_seq_cst);
+    if (!atomic_load_explicit(&context->leaving, memory_order_seq_cst)) {
+        n_visits++;
+        return true;
+    }
+    atomic_fetch_sub_explicit(&context->visitors, 1, memory_order_seq_cst);
+    return false;
+}
+
+void ag_context_end_visit(struct ag_context *context)
+{
+    n_visits--;
+    atomic_fetch_sub_explicit(&context->visitors, 1, memory_order_seq_cst);
+}
+
 static void visit_at(unsigned i, void (*visit)(struct ag_context *context, void *data), void *data)
 {
     struct ag_context *context = atomic_load_explicit(&table.contexts[i], memory_order_seq_cst);
 
-    if (!context)
+    if (!context || !ag_context_begin_visit(context))
         return;
-    atomic_fetch_add_explicit(&context->visitors, 1, memory_order_seq_cst);
-    if (atomic_load_explicit(&table.contexts[i], memory_order_seq_cst) == context &&
-        !atomic_load_explicit(&context->leaving, memory_order_seq_cst)) {
-        n_visits++;
+    if (atomic_load_explicit(&table.contexts[i], memory_order_seq_cst) == context)
         visit(context, data);
-        n_visits--;
-    }
-    atomic_fetch_sub_explicit(&context->visitors, 1, memory_order_seq_cst);
+    ag_context_end_visit(context);
 }
 
 void ag_context_each(void (*visit)(struct ag_context *context, void *data), void *data)

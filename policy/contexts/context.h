@@ -66,7 +66,7 @@ struct ag_context {
     struct ag_device *device;
     struct ag_context *next_free; /* this and `forgotten`: under the table's lock */
     bool forgotten;
-    _Atomic unsigned visitors;           /* threads of ag_context_each() that are at it */
+    _Atomic unsigned visitors;           /* threads that are at it, as by ag_context_each() */
     _Atomic bool leaving;                /* nobody visits it any more */
     _Atomic bool has_nonblocking_stream; /* ever: work of a destroyed stream may still run */
     _Atomic unsigned attached;           /* by cuCtxAttach, and not detached since */
@@ -133,6 +133,10 @@ void ag_context_recycle(struct ag_context *context);
 
 /* Calls `visit` for every live context, without a lock held; none of them ends meanwhile. */
 void ag_context_each(void (*visit)(struct ag_context *context, void *data), void *data);
+/* Keeps a context of which a block is left, as a lock of the caller says, from ending until the
+ * visit does. False: it is about to end, and its blocks with it. */
+bool ag_context_begin_visit(struct ag_context *context);
+void ag_context_end_visit(struct ag_context *context);
 /* Is it so of any context? `is` reads what is atomic: the context may end meanwhile. */
 bool ag_context_any(bool (*is)(struct ag_context *context));
 unsigned ag_context_count(void);

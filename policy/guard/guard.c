@@ -359,15 +359,16 @@ static bool may_keep_more(const struct ag_device *device)
     return self.n_kept <= MOST_KEPT && self.kept_bytes <= ag_budget_size(device) / KEPT_PART;
 }
 
-/* The freed block that is kept longest, of those of the device, out of the list; NULL for none, or
- * while there is room, unless all are wanted. */
+/* The freed block that is kept longest, of those of the device, out of the list, and its context
+ * visited; NULL for none, or while there is room, unless all are wanted. */
 static struct ag_guarded *take_oldest(const struct ag_device *device, bool all)
 {
     struct ag_guarded *oldest;
 
     ag_lock_take(&self.lock);
     oldest = all || !may_keep_more(device) ? self.kept.first : NULL;
-    while (oldest && (oldest->busy || oldest->block->context->device != device))
+    while (oldest && (oldest->busy || oldest->block->context->device != device ||
+                      !ag_context_begin_visit(oldest->block->context)))
         oldest = oldest->next;
     if (oldest) {
         unlink_from(&self.kept, oldest);
@@ -389,14 +390,19 @@ static bool release_kept(const struct ag_device *device, const struct ag_context
 
     while ((guarded = take_oldest(device, all))) {
         struct ag_block *block = guarded->block;
+        struct ag_context *context = block->context;
+        bool idle = context == freeing || ag_fence_wait_idle(context, timeout_ns);
 
-        if (block->context != freeing && !ag_fence_wait_idle(block->context, timeout_ns)) {
+        if (idle) {
+            check(guarded, AG_GUARD_WHEN_REUSED);
+            forget_guarded(guarded);
+            give_to(block);
+        } else {
             put_in_list(guarded, true);
-            return any;
         }
-        check(guarded, AG_GUARD_WHEN_REUSED);
-        forget_guarded(guarded);
-        give_to(block);
+        ag_context_end_visit(context);
+        if (!idle)
+            return any;
         any = true;
     }
     return any;
@@ -411,19 +417,20 @@ bool ag_guard_relieve(const struct ag_device *device, uint64_t timeout_ns)
 static bool keep_freed(struct ag_guarded *guarded)
 {
     struct ag_block *block = guarded->block;
+    struct ag_context *context = block->context; /* once it is kept, others may give it back */
 
     if (ag_block_export_number(block)) {
         ag_stats_add(AG_STAT_UNGUARDED_SHARED, 1);
         return false;
     }
-    if (ag_guard_fill(block->context, guarded->what.address, guarded->what.bytes, AG_FILL_FREED) !=
+    if (ag_guard_fill(context, guarded->what.address, guarded->what.bytes, AG_FILL_FREED) !=
         CUDA_SUCCESS) {
         ag_stats_add(AG_STAT_UNCHECKED_FAILED, 1);
         return false;
     }
     put_in_list(guarded, true);
     ag_cache_note_kept();
-    (void)release_kept(block->context->device, block->context, false, 0);
+    (void)release_kept(context->device, context, false, 0);
     return true;
 }
 

@@ -466,6 +466,32 @@ static void threads_right(void)
     at_once();
 }
 
+/* In a context of its own each time, whose freed blocks others have to give back meanwhile. */
+static void *work_in_contexts(void *unused)
+{
+    CUcontext own;
+    CUdevice device;
+
+    OK(cuDeviceGet(&device, 0));
+    for (unsigned i = 0; i < 20; i++) {
+        OK(cuCtxCreate(&own, NULL, 0, device));
+        for (unsigned k = 0; k < 40; k++)
+            OK(cuMemFree(allocate(100000 + 16 * k)));
+        OK(cuCtxDestroy(own));
+    }
+    return unused;
+}
+
+static void contexts(void)
+{
+    pthread_t thread[4];
+
+    for (unsigned i = 0; i < N_OF(thread); i++)
+        CHECK(!pthread_create(&thread[i], NULL, work_in_contexts, NULL));
+    for (unsigned i = 0; i < N_OF(thread); i++)
+        CHECK(!pthread_join(thread[i], NULL));
+}
+
 static const struct part parts[] = {
     {"behind", behind},
     {"behind-by-copy", behind_by_copy},
@@ -482,6 +508,7 @@ static const struct part parts[] = {
     {"in-turns", in_turns},
     {"threads", threads},
     {"threads-right", threads_right},
+    {"contexts", contexts},
     {"beyond", beyond},
     {"freed-large", freed_large},
     {"sizes", sizes},

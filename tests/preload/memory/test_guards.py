@@ -108,6 +108,12 @@ class Guards(Case):
             self.assertEqual(found(report), 4 * [('behind', 1504, 1504, 16, FREED)])
         self.assertEqual(found(guarded('poison', 'threads-right').report()), [])
 
+    def test_contexts_of_other_threads_end(self):
+        """While a free gives back what was kept of theirs."""
+        for mode in MODES:
+            result = preloaded([COMMAND, 'contexts'], {'ALLOGRAFT_GUARD': mode, 'SIM_MEMORY': '64MiB'})
+            self.assertEqual((result.status, result.out, result.err), (0, 'done\n', ''), mode)
+
     def test_more_than_there_are_rows(self):
         result = guarded('canary', *(20 * ['behind']))
         report = result.report()
