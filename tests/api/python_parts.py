@@ -477,6 +477,14 @@ class Loader(Case):
         self.assertIsNot(loader(batch(4), microbatch=1).words, first.words)
         self.assertEqual(device.read(first.words.data_ptr(), 4), b'\3\0\0\0')
 
+    def test_stages_of_any_name(self):
+        loader = allograft.StaticBufferLoader(stream=self.stream)
+        statics = [loader([bytearray([i] * 4)], stage) for i, stage in
+                   enumerate(('\xe9' * 40, 70 * 'e' + ' of all', 70 * 'e' + ' of a part'))]
+        for i, static in enumerate(statics):
+            self.assertEqual(device.read(static[0].data_ptr(), 4), bytes([i] * 4))
+        loader.reset()
+
     def test_changes_are_refused(self):
         loader = allograft.StaticBufferLoader(stream=self.stream)
         loader(batch(1))

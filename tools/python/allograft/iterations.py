@@ -274,6 +274,7 @@ class StaticBufferLoader:
         self._sizes: dict[tuple[str, int], list[int]] = {}  # of the library's buffers, by number
         self._readers: dict[str, weakref.WeakSet[Graph]] = {}  # graphs that read a stage's buffers
         self._name = "loader %d" % next(StaticBufferLoader._numbers)
+        self._stage_numbers = itertools.count()
 
     def __call__(self, inputs: Any, stage: str = "training", microbatch: int = 0) -> Any:
         """Copies `inputs` in. Returns the structure with the buffers in it."""
@@ -313,7 +314,8 @@ class StaticBufferLoader:
         address, size = 0, contiguous_extent_of(source).bytes
         if size:
             if stage not in self._stages:
-                self._stages[stage] = Stage(("%s/%s" % (self._name, stage))[:63])
+                name = "%s/%d/%s" % (self._name, next(self._stage_numbers), stage)  # no other's, even if it is cut
+                self._stages[stage] = Stage(name.encode("utf-8")[:63].decode("utf-8", "ignore"))
             leaf.number, room = self._number_for(stage, microbatch, size, taken)
             address = self._stages[stage].input(microbatch, leaf.number, room)
             taken.add(leaf.number)
