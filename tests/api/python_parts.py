@@ -421,6 +421,18 @@ class Stages(Case):
         stage.close()
         device.free(memory)
 
+    def test_of_one_name(self):
+        """They are one stage, and close as one."""
+        stage, same, other = allograft.Stage('one'), allograft.Stage('one'), allograft.Stage('other')
+        self.assertEqual(stage.input(0, 0, 64), same.input(0, 0, 64))
+        with other.iteration(self.stream):
+            stage.close()
+        self.refused(allograft.InvalidArgument, 'no stage', same.begin, self.stream)
+        same.reset()
+        self.assertEqual(other.next_iteration, 1)
+        same.close()
+        other.close()
+
     def test_a_body_that_fails(self):
         stage = allograft.Stage('failing', warmup_steps=0)
         with self.assertRaisesRegex(KeyError, 'mine'):

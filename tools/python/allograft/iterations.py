@@ -55,6 +55,8 @@ class Stage:
     stages of the device that say so. For tensors made in the body see FullIterationGraph.
     """
 
+    _open: dict[Optional[int], weakref.WeakSet[Stage]] = {}  # by handle: those of one name close as one
+
     def __init__(self, name: str, warmup_steps: int = 1, *, transparent: bool = False, single_pool: bool = False,
                  capture_error_mode: str = "global") -> None:
         if warmup_steps < 0:  # as an unsigned number it would never be over
@@ -65,6 +67,7 @@ class Stage:
         self.name = name
         self._handle = c_void_p()
         _library.call("stage_open", byref(options), byref(self._handle))
+        Stage._open.setdefault(self._handle.value, weakref.WeakSet()).add(self)
 
     def begin(self, stream: Any = None) -> Action:
         """Begins an iteration on a stream, which is none of the default ones unless the stage is transparent."""
@@ -118,13 +121,15 @@ class Stage:
 
     def reset(self) -> None:
         """Forgets the recording and the count. Input buffers stay."""
-        _library.call("stage_reset", self._handle)
+        if self._handle:  # without one, the library resets all stages
+            _library.call("stage_reset", self._handle)
 
     def close(self) -> None:
-        """Resets, waits for work in progress, and frees the input buffers. Capturing, and it stays open, while this
-        thread captures another graph."""
+        """Resets, waits for work in progress, and frees the input buffers: of all stages of its name. Capturing, and it
+        stays open, while this thread captures another graph."""
         _library.call("stage_close", self._handle)
-        self._handle = c_void_p()
+        for stage in list(Stage._open.pop(self._handle.value, ())):
+            stage._handle = c_void_p()
 
 
 # ---- static inputs ----
