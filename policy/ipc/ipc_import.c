@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "interpose/core/base/arena.h"
+#include "interpose/core/base/hash.h"
 #include "interpose/core/base/log.h"
 #include "interpose/core/base/map.h"
 #include "interpose/core/driver/driver.h"
@@ -54,11 +55,14 @@ struct foreign_range {
     CUdeviceptr address;
 };
 
-/* A block in one. */
+/* A block in one. What is of a pool has one address, for all devices; what is not has one on each
+ * device that opens it, and an import. */
 struct import {
     struct import *next; /* of those that one pass closes */
     struct ag_ipc_handle handle;
+    uint64_t key; /* in `by_handle` */
     enum state state;
+    bool leased;
     unsigned count; /* of openings not closed */
     struct ag_context *context;
     struct ag_block *block;
@@ -70,7 +74,7 @@ static struct {
     struct ag_lock lock; /* guards all below, and the entries' state, users and count */
     struct foreign_pool *pools;
     struct foreign_range *ranges;
-    struct ag_map by_handle; /* token_key() */
+    struct ag_map by_handle; /* key_on() */
     struct ag_map by_address;
 } self = {.lock = AG_LOCK_INIT(AG_RANK_IPC)};
 
@@ -84,11 +88,12 @@ static void wait_a_little(void)
     (void)poll(NULL, 0, 1);
 }
 
-static uint64_t token_key(const struct ag_ipc_handle *handle)
+static uint64_t key_on(const struct ag_ipc_handle *handle, const struct ag_device *device)
 {
     uint64_t key;
 
     memcpy(&key, handle->token.bytes, sizeof(key));
+    key = ag_hash_word(key, (uint64_t)device->ordinal);
     return key ? key : 1;
 }
 
@@ -216,10 +221,36 @@ static void leave_foreign_pool(struct foreign_pool *pool)
     ag_arena_put(&pool_arena, pool);
 }
 
+static void take_lease(struct import *import)
+{
+    ag_lock_take(&self.lock);
+    import->leased = true;
+    ag_ipc_lease_take(&import->pool->leases, import->handle.number);
+    ag_lock_release(&self.lock);
+}
+
+/* Has another device the same open? The lease is of the process. Called with the lock held. */
+static bool is_leased_again(const struct import *import)
+{
+    const struct ag_device *device;
+    bool is = false;
+
+    for (unsigned i = 0; !is && (device = ag_device_met(i)); i++) {
+        const struct import *other = ag_map_get(&self.by_handle, key_on(&import->handle, device));
+
+        is = other && other->leased && same_handle(&other->handle, &import->handle);
+    }
+    return is;
+}
+
 /* The import is none any more: its lease ends, and its pool has one user less. */
 static void leave_import(struct import *import)
 {
-    ag_ipc_lease_drop(&import->pool->leases, import->handle.number);
+    ag_lock_take(&self.lock);
+    import->leased = false;
+    if (!is_leased_again(import))
+        ag_ipc_lease_drop(&import->pool->leases, import->handle.number);
+    ag_lock_release(&self.lock);
     leave_foreign_pool(import->pool);
 }
 
@@ -432,7 +463,7 @@ static CUresult map_with_pool(struct import *import, const struct ag_ipc_reply *
         return CUDA_ERROR_OUT_OF_MEMORY;
     if (new)
         result = import_pool(import->pool, reply, fds);
-    ag_ipc_lease_take(&import->pool->leases, import->handle.number);
+    take_lease(import);
     if (result == CUDA_SUCCESS)
         result = map_block(import, reply);
     if (result != CUDA_SUCCESS)
@@ -478,6 +509,22 @@ static bool is_of_other(const struct import *import, const struct ag_context *co
     return import->context != context && import->context->device == context->device;
 }
 
+/* The entry that an opening on the device has to do with, or NULL: of what is coming or going
+ * elsewhere nobody knows yet whether it is of a pool. Called with the lock held. */
+static struct import *find_import(const struct ag_ipc_handle *handle,
+                                  const struct ag_device *device)
+{
+    struct import *import = ag_map_get(&self.by_handle, key_on(handle, device));
+    const struct ag_device *other;
+
+    for (unsigned i = 0; !import && (other = ag_device_met(i)); i++) {
+        import = ag_map_get(&self.by_handle, key_on(handle, other));
+        if (import && import->state == OPEN && !import->pool->pool)
+            import = NULL;
+    }
+    return import;
+}
+
 /* The entry of the handle: open, with one more opening counted; or new, and COMING. */
 static enum found find_or_begin(const struct ag_ipc_handle *handle, struct ag_context *context,
                                 struct import **ret)
@@ -489,7 +536,7 @@ static enum found find_or_begin(const struct ag_ipc_handle *handle, struct ag_co
         struct import *import;
 
         ag_lock_take(&self.lock);
-        import = ag_map_get(&self.by_handle, token_key(handle));
+        import = find_import(handle, context->device);
         busy = import && import->state != OPEN;
         if (import && !busy && is_of_other(import, context)) {
             found = FOUND_OF_OTHER_CONTEXT;
@@ -499,11 +546,12 @@ static enum found find_or_begin(const struct ag_ipc_handle *handle, struct ag_co
             found = FOUND_OPEN;
         } else if (!import && (import = ag_arena_get(&import_arena))) {
             import->handle = *handle;
+            import->key = key_on(handle, context->device);
             import->context = context;
             import->count = 1;
             *ret = import;
             found = FOUND_NEW;
-            if (!ag_map_put(&self.by_handle, token_key(handle), import)) {
+            if (!ag_map_put(&self.by_handle, import->key, import)) {
                 ag_arena_put(&import_arena, import);
                 found = FOUND_NO_MEMORY;
             }
@@ -520,7 +568,7 @@ static enum found find_or_begin(const struct ag_ipc_handle *handle, struct ag_co
 static void drop_entry(struct import *import)
 {
     ag_lock_take(&self.lock);
-    (void)ag_map_take(&self.by_handle, token_key(&import->handle));
+    (void)ag_map_take(&self.by_handle, import->key);
     ag_lock_release(&self.lock);
     ag_arena_put(&import_arena, import);
 }

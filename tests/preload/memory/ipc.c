@@ -32,6 +32,7 @@ enum order {
     CAPTURE, /* handle, at: opens and closes during a capture of mode `value` */
     SECOND,  /* handle, at: opens it in a second context of the guest's device */
     FROM_DEVICE,  /* at: filled with 70 by a kernel of device `value` */
+    ELSEWHERE,    /* handle, at: opens it on device `value`, too, and fills it from there with 71 */
     DESCRIPTORS,  /* -> how many the guest has open */
     DEVICE_RESET, /* primary context is reset, and made anew */
     DIE,
@@ -129,6 +130,25 @@ static struct reply fill_from_device(const struct message *message)
     return reply;
 }
 
+/* In the primary context of that device, which the guest keeps. */
+static struct reply open_elsewhere(const struct message *message)
+{
+    CUfunction before = kernel_fill;
+    CUcontext home = guest_context;
+    struct reply reply = {0};
+
+    take_device((int)message->value);
+    reply.code = cuIpcOpenMemHandle(&opened[message->at], message->handle, LAZY);
+    if (reply.code == CUDA_SUCCESS) {
+        launch_fill(NULL, opened[message->at], WORDS, 71);
+        reply.number = cuCtxSynchronize();
+    }
+    guest_context = home;
+    kernel_fill = before;
+    OK(cuCtxSetCurrent(guest_context));
+    return reply;
+}
+
 static struct reply range_of(const struct message *message)
 {
     CUdeviceptr base = 0;
@@ -202,6 +222,8 @@ static struct reply obey(const struct message *message)
         return open_in_second(message);
     case FROM_DEVICE:
         return fill_from_device(message);
+    case ELSEWHERE:
+        return open_elsewhere(message);
     case DEVICE_RESET:
         reply.code = cuDevicePrimaryCtxReset(guest_device);
         take_device(guest_device);
@@ -676,6 +698,29 @@ static void later_device(void)
     OK(cuMemFree(p));
 }
 
+/* Opened on two devices of one process: each of them has the memory for itself. */
+static void on_each_device(void)
+{
+    CUdeviceptr p = filled(bytes_of_blocks(), 5);
+    struct message message = {.order = ELSEWHERE, .at = 1, .value = 1, .handle = handle_of(p)};
+    struct reply reply;
+
+    OK(g_open(0, message.handle));
+    reply = tell(message);
+    say("open on the other: %d, used there: %zu", reply.code, reply.number);
+    say("wrong words: %u", count_wrong(p, WORDS, 71));
+    SAY_CODE("close", g_do(CLOSE, 0, 0));
+    say("found on the other: %zu", g_ask(COUNT, 1, 71));
+    SAY_CODE("close on the other", g_do(CLOSE, 1, 0));
+    SAY_CODE("close again", g_do(CLOSE, 1, 0));
+    OK(g_open(0, message.handle));
+    OK(tell(message).code);
+    OK(g_do(CLOSE, 0, 0));
+    SAY_CODE("free", cuMemFree(p));
+    say("found on the other: %zu", g_ask(COUNT, 1, 71));
+    SAY_CODE("close on the other", g_do(CLOSE, 1, 0));
+}
+
 static void guest_resets(void)
 {
     CUdeviceptr p = filled(bytes_of_blocks(), 5);
@@ -908,6 +953,7 @@ static const struct {
     {"host_resets", host_resets, false},
     {"two_pools", two_pools, false},
     {"later_device", later_device, false},
+    {"on_each_device", on_each_device, false},
     {"refused", refused, false},
     {"tries_again", tries_again, false},
     {"stranger", stranger, false},

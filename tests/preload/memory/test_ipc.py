@@ -65,6 +65,14 @@ class Ipc(Case):
         for name in ('later_device', 'two_pools'):
             self.life(name, settings=TWO_DEVICES, seeds=SEEDS[:2])
 
+    def test_open_on_two_devices(self):
+        # What is cut from a slab has an address on each device, what is of a pool one for all.
+        for more in ({}, SMALL):
+            for variant, result in self.life('on_each_device', settings=dict(TWO_DEVICES, **more), seeds=SEEDS[:1]):
+                counted = self.counted(result)
+                if counted.get('handles_given'):
+                    self.assertEqual(counted['held'], 1, variant)
+
     @but_under_tsan
     def test_each_its_own_policy(self):
         # Whoever gave the memory out decides whose handle it is.
