@@ -368,30 +368,57 @@ static bool relieve(struct ag_device *device, bool all)
     return !room.in_vain;
 }
 
-bool ag_pressure_relieve(struct ag_device *device)
+void ag_pressure_relieve(struct ag_device *device)
 {
-    return relieve(device, true);
+    (void)relieve(device, true);
 }
 
-static bool relieve_for_call(struct ag_device *device, bool all)
-{
-    struct ag_context *context = device ? NULL : ag_context_current();
+#define MOST_RELIEFS 32u /* of one call, while others allocate and free */
 
-    if (context)
-        device = context->device;
-    if (!device)
+/* Bytes that we have of the driver; UINT64_MAX while a thread is giving some back. */
+static uint64_t bytes_of_driver(struct ag_device *device)
+{
+    return ag_device_is_returning(device, true)
+               ? UINT64_MAX
+               : atomic_load_explicit(&device->taken, memory_order_seq_cst);
+}
+
+bool ag_pressure_relieve_again(struct ag_device *device, struct ag_relief *relief)
+{
+    if (relief->n && (relief->n == MOST_RELIEFS || !relief->all ||
+                      (relief->before != UINT64_MAX && relief->before == bytes_of_driver(device) &&
+                       !ag_device_cached_room(device))))
         return false;
-    (void)relieve(device, all);
+    relief->n++;
+    relief->all = relieve(device, true);
+    relief->before = bytes_of_driver(device);
+    return true;
+}
+
+static struct ag_device *current_device(void)
+{
+    struct ag_context *context = ag_context_current();
+
+    return context ? context->device : NULL;
+}
+
+bool ag_pressure_relieve_for_call(struct ag_device *device, struct ag_relief *relief)
+{
+    if (!device)
+        device = current_device();
+    if (!device || !ag_pressure_relieve_again(device, relief))
+        return false;
     ag_trace_step(AG_STAT_LADDER_OTHER, device->ordinal, 0);
     return true;
 }
 
-bool ag_pressure_relieve_for_call(struct ag_device *device)
-{
-    return relieve_for_call(device, true);
-}
-
 bool ag_pressure_relieve_for_withheld(void)
 {
-    return relieve_for_call(NULL, false);
+    struct ag_device *device = current_device();
+
+    if (!device)
+        return false;
+    (void)relieve(device, false);
+    ag_trace_step(AG_STAT_LADDER_OTHER, device->ordinal, 0);
+    return true;
 }

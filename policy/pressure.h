@@ -77,11 +77,21 @@ bool ag_pressure_wait_for_others(const struct ag_device *device);
 bool ag_pressure_make_room(struct ag_device *device, size_t bytes);
 
 /* Empties the caches of `device`, waits for pending frees, trims its pools: a failed allocation is
- * worth another try. False: not all of that could be waited for, which took long. */
-bool ag_pressure_relieve(struct ag_device *device);
-/* Relieves the device after another call failed that takes memory of `device`; NULL: of the device
- * of the calling thread's context, and false if there is none. */
-bool ag_pressure_relieve_for_call(struct ag_device *device);
+ * worth another try. */
+void ag_pressure_relieve(struct ag_device *device);
+/* The tries of one call that finds no memory; zero before the first. */
+struct ag_relief {
+    unsigned n;
+    bool all;        /* false: not all could go back in time, which took long */
+    uint64_t before; /* the last try: bytes that we had of the driver */
+};
+/* Relieves the device for the next try. Other threads free and allocate meanwhile: as long as they
+ * have given back, or keep, what was not there for the last one, there is another. False: that was
+ * in vain. */
+bool ag_pressure_relieve_again(struct ag_device *device, struct ag_relief *relief);
+/* The same after another call failed that takes memory of `device`; NULL: of the device of the
+ * calling thread's context, and false if there is none. */
+bool ag_pressure_relieve_for_call(struct ag_device *device, struct ag_relief *relief);
 /* Relieves the device after withheld work failed, whose stream the calling thread owns: graphs of
  * ours stay. */
 bool ag_pressure_relieve_for_withheld(void);

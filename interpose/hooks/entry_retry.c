@@ -11,7 +11,7 @@
 #include "policy/order/drain.h"
 #include "policy/paging/named.h"
 
-bool ag_entry_makes_room(void)
+bool ag_entry_makes_room(struct ag_relief *relief)
 {
     bool made;
 
@@ -19,7 +19,7 @@ bool ag_entry_makes_room(void)
         return false;
     ag_entry_depth = 1;
     ag_entry_errno = errno;
-    made = ag_pressure_relieve_for_call(NULL);
+    made = ag_pressure_relieve_for_call(NULL, relief);
     (void)ag_entry_leave(CUDA_SUCCESS);
     return made;
 }
@@ -118,6 +118,7 @@ static CUresult create_physical(CUmemGenericAllocationHandle *handle, size_t siz
                                 const CUmemAllocationProp *properties, unsigned long long flags)
 {
     struct ag_device *limited = limited_device(properties), *device = NULL;
+    struct ag_relief relief = {0};
     CUresult result;
 
     if (limited && !ag_budget_take(limited, size) &&
@@ -126,7 +127,7 @@ static CUresult create_physical(CUmemGenericAllocationHandle *handle, size_t siz
     result = ag_cu.cuMemCreate(handle, size, properties, flags);
     if (result == CUDA_SUCCESS || result == CUDA_ERROR_OUT_OF_MEMORY) /* so it exists */
         device = ag_entry_device_at(&properties->location);
-    if (result == CUDA_ERROR_OUT_OF_MEMORY && ag_pressure_relieve_for_call(device))
+    while (result == CUDA_ERROR_OUT_OF_MEMORY && ag_pressure_relieve_for_call(device, &relief))
         result = ag_cu.cuMemCreate(handle, size, properties, flags);
     if (limited && (result != CUDA_SUCCESS || !ag_budget_note(limited, *handle, size)))
         ag_budget_give(limited, size);

@@ -1,5 +1,5 @@
 /* Hooks of calls that may fail because a cache of ours holds the memory they need: the cache is
- * given up, and the driver called once more. */
+ * given up, and the driver called again. */
 #ifndef AG_ENTRY_RETRY_H
 #define AG_ENTRY_RETRY_H
 
@@ -10,7 +10,7 @@
 #include "policy/pressure.h"
 
 /* Gives back what we keep of the current context's device. False within our own calls. */
-bool ag_entry_makes_room(void);
+bool ag_entry_makes_room(struct ag_relief *relief);
 
 /* Whatever context is current. NULL: it is no device's. */
 static inline struct ag_device *ag_entry_device_at(const CUmemLocation *location)
@@ -19,10 +19,9 @@ static inline struct ag_device *ag_entry_device_at(const CUmemLocation *location
 }
 
 /* Is a call that measures a graph to be made again? */
-static inline bool ag_entry_tries_graph_again(const struct ag_app_graphs_span *span,
-                                              CUresult result)
+static inline bool ag_entry_tries_graph_again(struct ag_app_graphs_span *span, CUresult result)
 {
-    if (result != CUDA_ERROR_OUT_OF_MEMORY || !ag_pressure_relieve_for_call(NULL))
+    if (result != CUDA_ERROR_OUT_OF_MEMORY || !ag_pressure_relieve_for_call(NULL, &span->relief))
         return false;
     ag_app_graphs_relieved(span);
     return true;

@@ -34,7 +34,7 @@ static CUresult launch_own_graph(CUresult (*way)(CUgraphExec exec, CUstream stre
 
     ag_app_graphs_launching(&span, exec);
     result = way(exec, stream);
-    if (ag_entry_tries_graph_again(&span, result))
+    while (ag_entry_tries_graph_again(&span, result))
         result = way(exec, stream);
     ag_app_graphs_launched(&span);
     return result;

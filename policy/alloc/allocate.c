@@ -57,7 +57,7 @@ static CUresult allocate_unseen(CUdeviceptr *ret_address, size_t bytes, struct a
     CUresult result = ag_cu.cuMemAlloc_v2(ret_address, bytes);
 
     if (result == CUDA_ERROR_OUT_OF_MEMORY) {
-        (void)ag_pressure_relieve(context->device);
+        ag_pressure_relieve(context->device);
         result = ag_cu.cuMemAlloc_v2(ret_address, bytes);
     }
     ag_stats_add(AG_STAT_FALLBACK_NO_METADATA, 1);

@@ -183,35 +183,16 @@ static CUresult from_anywhere(struct ag_context *context, struct ag_mem_desc des
     return result;
 }
 
-#define MOST_RELIEFS 32u /* of one allocation, while others allocate and free */
-
-/* Bytes that we have of the driver; UINT64_MAX while a thread is giving some back. */
-static uint64_t bytes_of_driver(struct ag_device *device)
-{
-    return ag_device_is_returning(device, true)
-               ? UINT64_MAX
-               : atomic_load_explicit(&device->taken, memory_order_seq_cst);
-}
-
-/* Allocates after what we hold has gone back: `bytes` and no more. Other threads free and allocate
- * meanwhile: as long as they have given back, or keep, what was not there for this one, it is tried
- * again. */
+/* Allocates after what we hold has gone back: `bytes` and no more. */
 static CUresult after_relief(struct ag_context *context, struct ag_mem_desc desc, size_t bytes,
                              struct ag_block **ret_block)
 {
     struct ag_device *device = context->device;
     CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
-    bool again = true;
+    struct ag_relief relief = {0};
 
-    for (unsigned i = 0; i < MOST_RELIEFS && again; i++) {
-        bool all = ag_pressure_relieve(device);
-        uint64_t before = bytes_of_driver(device);
-
+    while (result == CUDA_ERROR_OUT_OF_MEMORY && ag_pressure_relieve_again(device, &relief))
         result = from_driver(context, desc, bytes, ret_block);
-        again = all && result == CUDA_ERROR_OUT_OF_MEMORY &&
-                (before == UINT64_MAX || before != bytes_of_driver(device) ||
-                 ag_device_cached_room(device));
-    }
     if (result == CUDA_SUCCESS)
         ag_trace_step(AG_STAT_LADDER_RETRY, device->ordinal, bytes);
     return result;

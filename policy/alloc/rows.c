@@ -19,8 +19,9 @@ static CUresult allocate_rows(CUdeviceptr *ret_address, size_t *ret_pitch, size_
 {
     CUresult result =
         ag_cu.cuMemAllocPitch_v2(ret_address, ret_pitch, width, height, element_bytes);
+    struct ag_relief relief = {0};
 
-    if (result == CUDA_ERROR_OUT_OF_MEMORY && ag_pressure_relieve_for_call(NULL))
+    while (result == CUDA_ERROR_OUT_OF_MEMORY && ag_pressure_relieve_for_call(NULL, &relief))
         result = ag_cu.cuMemAllocPitch_v2(ret_address, ret_pitch, width, height, element_bytes);
     return result;
 }

@@ -344,6 +344,7 @@ CUresult ag_app_alloc(CUdeviceptr *ret_address, size_t bytes, CUstream stream, b
                                     per_thread,  caller, ag_trace_began()};
     struct ag_device *device = device_of_stream(stream);
     const struct ag_choice choice = choose_for(&request, device);
+    struct ag_relief relief = {0};
     unsigned row;
     CUresult result;
 
@@ -360,7 +361,7 @@ CUresult ag_app_alloc(CUdeviceptr *ret_address, size_t bytes, CUstream stream, b
         return fail_request(row, &request);
     ag_app_pools_keep(row);
     result = alloc(ret_address, bytes, stream);
-    if (result == CUDA_ERROR_OUT_OF_MEMORY && ag_pressure_relieve_for_call(device))
+    while (result == CUDA_ERROR_OUT_OF_MEMORY && ag_pressure_relieve_for_call(device, &relief))
         result = alloc(ret_address, bytes, stream);
     return count_result(result, row, &request);
 }
@@ -377,6 +378,7 @@ CUresult ag_app_alloc_from_pool(CUdeviceptr *ret_address, size_t bytes, CUmemory
     const struct ag_choice choice = pool && (any_page || ag_inject_any(AG_CALL_ASYNC))
                                         ? choose_for(&request, device)
                                         : (struct ag_choice){-1, false};
+    struct ag_relief relief = {0};
     CUresult result;
 
     if (choice.fails)
@@ -387,7 +389,7 @@ CUresult ag_app_alloc_from_pool(CUdeviceptr *ret_address, size_t bytes, CUmemory
         return fail_request(row, &request);
     ag_app_pools_keep(row);
     result = alloc(ret_address, bytes, pool, stream);
-    if (result == CUDA_ERROR_OUT_OF_MEMORY && ag_pressure_relieve_for_call(device))
+    while (result == CUDA_ERROR_OUT_OF_MEMORY && ag_pressure_relieve_for_call(device, &relief))
         result = alloc(ret_address, bytes, pool, stream);
     return count_result(result, row, &request);
 }

@@ -9,13 +9,15 @@
 #include <stdbool.h>
 
 #include "interpose/core/driver/abi.h"
+#include "policy/pressure.h"
 
 /* Called before the first graph. `measures`: free memory is asked for before and after. */
 void ag_app_graphs_configure(bool measures);
 
 /* One such call; the caller's, for as long as it takes. */
 struct ag_app_graphs_span {
-    int device; /* -1: nothing is measured */
+    int device;              /* -1: nothing is measured */
+    struct ag_relief relief; /* where it finds no memory */
 };
 
 /* Called before an instantiation, after we have returned memory to the driver for it, and after

@@ -122,7 +122,7 @@ static bool reserve_room(struct ag_device *device, size_t bytes)
     if (bytes > free_bytes && bytes - free_bytes > ag_device_cached(device))
         return false;
     if (bytes > free_bytes) {
-        (void)ag_pressure_relieve(device);
+        ag_pressure_relieve(device);
         if (bytes > free_on_device(device))
             return false;
     }

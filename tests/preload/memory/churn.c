@@ -21,7 +21,10 @@
  *     churn waits            an allocation while a kernel waits for the host
  *     churn return-beside    memory that another thread is giving back
  *     churn evict-beside     likewise, in its cudaFree
- *     churn free-beside      memory that another thread frees as this one tries again */
+ *     churn free-beside      memory that another thread frees as this one tries again
+ *     churn calls-beside     likewise, as other calls that take memory do
+ *     churn launch-beside    likewise, as a kernel is loaded
+ *     churn graph-beside     likewise, as a graph is */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -449,6 +452,88 @@ static CUresult create(int device, size_t bytes, CUmemGenericAllocationHandle *r
     return cuMemCreate(ret_handle, bytes, &shape, 0);
 }
 
+static CUdeviceptr beside_taken;
+
+static void *take_and_free_again(void *unused)
+{
+    OK(cuCtxSetCurrent(beside_free.context));
+    beside_taken = get(90 * MIB);
+    OK(cuMemFree(beside_free.freed));
+    return unused;
+}
+
+static void free_beside_call(void)
+{
+    pthread_t other;
+
+    if (beside_free.is_done || ++beside_free.n_calls < 2)
+        return;
+    beside_free.is_done = true;
+    OK(pthread_create(&other, NULL, take_and_free_again, NULL));
+    OK(pthread_join(other, NULL));
+}
+
+/* Of 160 MiB, the other thread has 60, or 90 instead, until the call has been answered. */
+static void begin_beside(const char *symbol)
+{
+    beside_free.freed = get(60 * MIB);
+    OK(cuMemFree(get(90 * MIB)));
+    beside_free.n_calls = 0;
+    beside_free.is_done = false;
+    sim_inside(symbol, false, free_beside_call);
+}
+
+static void end_beside(void)
+{
+    sim_inside(NULL, false, NULL);
+    OK(cuMemFree(beside_free.is_done ? beside_taken : beside_free.freed));
+}
+
+static void begin_calls_beside(void)
+{
+    begin_churn();
+    OK(cuCtxGetCurrent(&beside_free.context));
+}
+
+static void calls_beside(void)
+{
+    const CUDA_ARRAY_DESCRIPTOR shape = {2048, 1792, CU_AD_FORMAT_FLOAT, 1};
+    CUmemGenericAllocationHandle handle;
+    size_t pitch;
+    CUarray array;
+    CUdeviceptr p;
+
+    begin_calls_beside();
+    begin_beside("cuMemCreate");
+    SAY_CODE("without an address", create(0, 14 * MIB, &handle));
+    end_beside();
+    OK(cuMemRelease(handle));
+    begin_beside("cuMemAllocPitch_v2");
+    SAY_CODE("in rows", cuMemAllocPitch(&p, &pitch, 2 * MIB, 7, 16));
+    end_beside();
+    OK(cuMemFree(p));
+    begin_beside("cuArrayCreate_v2");
+    SAY_CODE("an array", cuArrayCreate(&array, &shape));
+    end_beside();
+    OK(cuArrayDestroy(array));
+    begin_beside("cuMemAllocAsync");
+    SAY_CODE("in stream order", cuMemAllocAsync(&p, 14 * MIB, NULL));
+    end_beside();
+    OK(cuMemFreeAsync(p, NULL));
+}
+
+/* A kernel is loaded when it is first launched. */
+static void launch_beside(void)
+{
+    CUdeviceptr p = get(64);
+
+    begin_calls_beside();
+    begin_beside("cuLaunchKernel");
+    launch_fill(NULL, p, 4, 7);
+    say("%u wrong", count_wrong(p, 4, 7));
+    end_beside();
+}
+
 /* One kernel after another, the last of which fills with 6 + n. */
 static CUgraph chain(CUstream stream, CUdeviceptr p, unsigned n)
 {
@@ -459,6 +544,23 @@ static CUgraph chain(CUstream stream, CUdeviceptr p, unsigned n)
         launch_fill(stream, p, 4, 7 + i);
     OK(cuStreamEndCapture(stream, &graph));
     return graph;
+}
+
+/* A graph is brought to the device when it is first launched. */
+static void graph_beside(void)
+{
+    CUdeviceptr p = get(64);
+    CUgraphExec exec;
+    CUstream stream;
+
+    begin_calls_beside();
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    OK(cuGraphInstantiateWithFlags(&exec, chain(stream, p, 7), 0));
+    begin_beside("cuGraphLaunch");
+    SAY_CODE("launched", cuGraphLaunch(exec, stream));
+    end_beside();
+    OK(cuStreamSynchronize(stream));
+    say("%u wrong", count_wrong(p, 4, 13));
 }
 
 /* What a free keeps is given back for whoever asks for memory of that device. */
@@ -753,6 +855,9 @@ static const struct part parts[] = {
     {"return-beside", return_beside},
     {"evict-beside", evict_beside},
     {"free-beside", free_beside},
+    {"calls-beside", calls_beside},
+    {"launch-beside", launch_beside},
+    {"graph-beside", graph_beside},
 };
 
 int main(int argc, char **argv)

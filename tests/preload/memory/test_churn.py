@@ -207,7 +207,9 @@ class Churn(Case):
         self.same([COMMAND, 'return-beside'], [{'ALLOGRAFT_CACHE': 'max'}, {'ALLOGRAFT_CACHE': 'max', 'ALLOGRAFT_POLICY': 'pool'}],
                   settings={'SIM_MEMORY': '256MiB'})
         self.same([COMMAND, 'evict-beside'], [{}], settings={'SIM_MEMORY': '256MiB'})
-        self.same([COMMAND, 'free-beside'], [{'ALLOGRAFT_CACHE': 'max'}], settings={'SIM_MEMORY': '160MiB'})
+        for what, room in (('free-beside', {}), ('calls-beside', {}), ('launch-beside', {'SIM_LAZY': '14MiB'}),
+                           ('graph-beside', {'SIM_UPLOAD': '2MiB'})):
+            self.same([COMMAND, what], [{'ALLOGRAFT_CACHE': 'max'}], settings=dict(room, SIM_MEMORY='160MiB'))
 
     def test_memory_before_the_driver(self):
         for _, result in self.same([COMMAND, 'early'], [{}, {'ALLOGRAFT_LIMIT': '50%'}]):
