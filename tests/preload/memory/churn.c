@@ -23,6 +23,7 @@
  *     churn evict-beside     likewise, in its cudaFree
  *     churn free-beside      memory that another thread frees as this one tries again
  *     churn calls-beside     likewise, as other calls that take memory do
+ *     churn limit-beside     likewise, under a limit
  *     churn launch-beside    likewise, as a kernel is loaded
  *     churn graph-beside     likewise, as a graph is */
 #include <pthread.h>
@@ -522,6 +523,20 @@ static void calls_beside(void)
     OK(cuMemFreeAsync(p, NULL));
 }
 
+/* Under a limit of 160 MiB, where the driver has room: the other thread comes as a block goes back.
+ */
+static void limit_beside(void)
+{
+    CUmemGenericAllocationHandle handle;
+
+    begin_calls_beside();
+    begin_beside("cuMemFree_v2");
+    beside_free.n_calls = 1;
+    SAY_CODE("without an address", create(0, 14 * MIB, &handle));
+    end_beside();
+    OK(cuMemRelease(handle));
+}
+
 /* A kernel is loaded when it is first launched. */
 static void launch_beside(void)
 {
@@ -856,6 +871,7 @@ static const struct part parts[] = {
     {"evict-beside", evict_beside},
     {"free-beside", free_beside},
     {"calls-beside", calls_beside},
+    {"limit-beside", limit_beside},
     {"launch-beside", launch_beside},
     {"graph-beside", graph_beside},
 };
