@@ -38,13 +38,14 @@
 
 static _Atomic bool on;   /* relaxed: what began to be withheld as it ends, the watchdog submits */
 static _Atomic bool over; /* stopped for good, perhaps before it was configured */
-static _Atomic bool is_last; /* the process is ending */
+static _Atomic bool is_last;          /* the process is ending */
+static _Atomic uint32_t code_version; /* grows with what makes graphs stale */
 
 /* Memory that graphs have is the program's, which may have no other. */
 static void drop_all_graphs(void)
 {
     if (ag_segment_bytes())
-        ag_replay_forget_code(AG_FLUSH_CALL);
+        ag_replay_forget_code(AG_FLUSH_CALL, false);
 }
 
 void ag_replay_configure(const struct ag_options *options)
@@ -185,6 +186,21 @@ static inline void flush_before(struct ag_context *context, CUstream handle,
 
     if (ag_stream_conflicts(is_legacy, is_blocking))
         flush_others(stream ? stream->id.context : context, !is_legacy);
+}
+
+/* Drops what may be stale: see ag_replay_forget_code(). */
+static void forget_owned(struct ag_stream *stream, enum ag_flush why)
+{
+    uint32_t version = atomic_load_explicit(&code_version, memory_order_acquire);
+    bool pushed;
+
+    ag_segment_join_proxy(stream);
+    if (!enter_context(stream, &pushed))
+        return;
+    ag_segment_end(stream, true, why);
+    ag_segment_forget(stream, false);
+    ag_context_restore(pushed);
+    stream->code_version = version;
 }
 
 static void retire_owned(struct ag_stream *stream, bool context_gone)
@@ -443,6 +459,8 @@ struct ag_stream *ag_replay_enter(CUstream handle, bool per_thread)
         resume_sampling(stream);
     if (stream->proxy.pending)
         ag_segment_join_proxy(stream);
+    if (stream->code_version != atomic_load_explicit(&code_version, memory_order_acquire))
+        forget_owned(stream, AG_FLUSH_CODE);
     /* Asked once it is owned: who opens a capture announces it, then owns each stream in turn. */
     if (ag_capture_is_open() || stream->altered || !ag_stream_is_of(stream, context, handle) ||
         (!stream->learned.matcher && !ag_segment_init_resources(stream))) {
@@ -601,28 +619,31 @@ void ag_replay_refused(struct ag_stream *stream)
 
 /* --- code, streams and contexts that come and go --- */
 
+struct forgetting {
+    enum ag_flush why;
+    bool unloads;
+};
+
+/* Where its owner does not come out of the driver, it forgets before its next operation. */
 static void forget_code(struct ag_stream *stream, void *data)
 {
-    bool pushed;
+    const struct forgetting *which = data;
+    bool waits = which->unloads || waits_for_owner(stream, AG_FLUSH_CALL);
 
-    (void)data;
-    if (!ag_stream_own(stream))
+    if (!ag_stream_own_within(stream, waits ? UINT64_MAX : AG_OWNER_TIMEOUT_NS))
         return;
-    ag_segment_join_proxy(stream);
-    if (enter_context(stream, &pushed)) {
-        ag_segment_end(stream, true, AG_FLUSH_CODE);
-        ag_segment_forget(stream, false);
-        ag_context_restore(pushed);
-    }
+    forget_owned(stream, which->why);
     ag_stream_disown(stream);
 }
 
-void ag_replay_forget_code(enum ag_flush why)
+void ag_replay_forget_code(enum ag_flush why, bool unloads)
 {
+    struct forgetting which = {why, unloads};
+
     if (!ag_replay_on())
         return;
-    ag_replay_flush_all(why);
-    ag_stream_each(forget_code, NULL);
+    atomic_fetch_add_explicit(&code_version, 1, memory_order_release);
+    ag_stream_each(forget_code, &which);
     ag_stats_add(AG_STAT_REPLAY_RESETS, 1);
 }
 

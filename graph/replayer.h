@@ -188,8 +188,9 @@ void ag_replay_allocates(CUstream stream, bool per_thread);
 CUresult ag_replay_late(CUresult result);
 
 /* Functions, their attributes or modules change, or what graphs take from their context: flushes,
- * and drops every graph and trie. */
-void ag_replay_forget_code(enum ag_flush why);
+ * and drops every graph and trie. unloads: on return all are gone; else a stream whose owner is
+ * held up in the driver drops its own before its next operation. */
+void ag_replay_forget_code(enum ag_flush why, bool unloads);
 /* A stream was created, or is about to be destroyed; a context is gone with its streams. */
 void ag_replay_stream_created(CUstream stream, unsigned flags, int priority);
 void ag_replay_stream_dying(CUstream stream);

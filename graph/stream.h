@@ -150,6 +150,7 @@ struct ag_stream {
     _Atomic uint64_t threads;      /* that ever submitted: a bit each, its tag modulo 64 */
     struct ag_stream_id id;
     bool altered; /* the program set attributes of the stream: it is not replayed any more */
+    uint32_t code_version; /* replayer.c's, when its graphs were dropped last */
     struct ag_next_op next;
     struct ag_segment segment;
     struct ag_running_iteration iteration;

@@ -27,7 +27,7 @@ static void note_code(bool prints)
 static void tuning(const struct ag_func_attrs *func_attrs)
 {
     if (!ag_func_attrs_holds(func_attrs))
-        ag_replay_forget_code(AG_FLUSH_CODE);
+        ag_replay_forget_code(AG_FLUSH_CODE, false);
 }
 
 static CUresult took(CUresult result, const struct ag_func_attrs *func_attrs)

@@ -85,7 +85,7 @@ static void wait_first(void)
 static void forgotten(void)
 {
     if (ag_entry_replays_now()) {
-        ag_replay_forget_code(AG_FLUSH_CODE);
+        ag_replay_forget_code(AG_FLUSH_CODE, true);
         ag_func_attrs_forget();
         ag_memory_forget(); /* variables go, too */
     }
@@ -117,7 +117,7 @@ AG_ENTRY CUresult cuLibraryUnload(CUlibrary library)
 static CUresult altered(CUresult result)
 {
     if (result == CUDA_SUCCESS && ag_entry_replays_now())
-        ag_replay_forget_code(AG_FLUSH_CODE);
+        ag_replay_forget_code(AG_FLUSH_CODE, false);
     return result;
 }
 

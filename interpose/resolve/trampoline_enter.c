@@ -48,7 +48,7 @@ static void act_before_call(unsigned number)
         ag_latch_end();
     }
     if (kind == AG_KIND_CODE && ag_entry_replays_now())
-        ag_replay_forget_code(AG_FLUSH_CODE);
+        ag_replay_forget_code(AG_FLUSH_CODE, false);
     else if (ag_replay_holds())
         ag_replay_flush_all(AG_FLUSH_CALL);
     if (ag_kind_changes_what_graphs_name(kind) && ag_entry_replays_now())

@@ -1141,16 +1141,21 @@ static void hold_up(void)
 }
 
 /* Natively there is no watchdog to wait for; on a busy machine it may take its time. */
-static void *begin_iteration(void *iteration)
+static void await_hold_up(void)
 {
     unsigned most = getenv("ALLOGRAFT_GRAPH") ? 10000 : 0;
 
+    for (unsigned i = 0; i < most && !atomic_load(&is_held_up); i++)
+        (void)usleep(1000);
+}
+
+static void *begin_iteration(void *iteration)
+{
     is_of_program = true;
     OK(cuCtxSetCurrent(shared_context));
     atomic_store(&is_held_up, false);
     part_of_iteration(shared_stream, (uint32_t)(uintptr_t)iteration, 0, 7);
-    for (unsigned i = 0; i < most && !atomic_load(&is_held_up); i++)
-        (void)usleep(1000);
+    await_hold_up();
     return NULL;
 }
 
@@ -1380,6 +1385,70 @@ static void call_of_nobodys_work(unsigned call, CUcontext other, const CUdevicep
 static void calls_beside_a_full_queue(void)
 {
     beside_held_up(CU_STREAM_NON_BLOCKING, "call", 3, call_of_nobodys_work);
+}
+
+static CUfunction kernel_deep;
+static uint32_t deep_bytes;
+
+static void deep_steps(unsigned n)
+{
+    for (unsigned i = 0; i < n; i++)
+        OK(step_to(state, kernel_deep, shared_stream, i, deep_bytes));
+}
+
+static void *deep_iterations(void *unused)
+{
+    (void)unused;
+    is_of_program = true;
+    OK(cuCtxSetCurrent(shared_context));
+    for (unsigned i = 0; i < 8; i++) {
+        deep_steps(STEPS);
+        OK(cuStreamSynchronize(shared_stream));
+    }
+    return NULL;
+}
+
+static void *begin_deep_iteration(void *unused)
+{
+    (void)unused;
+    is_of_program = true;
+    OK(cuCtxSetCurrent(shared_context));
+    atomic_store(&is_held_up, false);
+    deep_steps(7);
+    await_hold_up();
+    return NULL;
+}
+
+static void by_another_thread(void *(*run)(void *))
+{
+    pthread_t thread;
+
+    OK(pthread_create(&thread, NULL, run, NULL));
+    OK(pthread_join(thread, NULL));
+}
+
+/* Limits and attributes are set, for which nothing waits either (R463), and what comes next on the
+ * stream has them. */
+static void tuning_beside_a_full_queue(void)
+{
+    const CUfunction_attribute shared = CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+
+    is_of_program = true;
+    shared_stream = new_stream(CU_STREAM_NON_BLOCKING);
+    OK(cuCtxGetCurrent(&shared_context));
+    OK(cuModuleGetFunction(&kernel_deep, module_of_steps, "deep"));
+    sim_inside("cuGraphLaunch", false, hold_up_until);
+    deep_bytes = 512;
+    OK(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, deep_bytes));
+    by_another_thread(deep_iterations);
+    by_another_thread(begin_deep_iteration);
+    deep_bytes = 8192;
+    OK(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, deep_bytes));
+    OK(cuFuncSetAttribute(kernel_other, shared, 512));
+    atomic_store(&is_let_go, true);
+    by_another_thread(deep_iterations);
+    say("%s", atomic_load(&was_late) ? "late" : "in time");
+    tell("deeper");
 }
 
 /* Memory is freed while a context is current that it is not of, and somebody else has it next. */
@@ -1612,6 +1681,7 @@ static const struct part parts[] = {
     {"full-queue", beside_a_full_queue},
     {"full-queue-copies", copies_beside_a_full_queue},
     {"full-queue-calls", calls_beside_a_full_queue},
+    {"full-queue-tuning", tuning_beside_a_full_queue},
     {"freed-elsewhere", freed_from_elsewhere},
     {"inside", with_green_context_current},
     {"between", between_devices_legacy},

@@ -215,7 +215,7 @@ class Replay(Case):
                 self.assertGreater(self.replayed(result)['watchdog_releases'], 0)
 
     def test_calls_beside_a_full_queue(self):
-        for part in ('full-queue', 'full-queue-copies', 'full-queue-calls'):
+        for part in ('full-queue', 'full-queue-copies', 'full-queue-calls', 'full-queue-tuning'):
             for _, result in self.part(part, variants=[LONG_HOLD]):
                 self.assertGreater(self.replayed(result)['watchdog_releases'], 0)
 

@@ -109,9 +109,9 @@ void ag_replay_flush_all(enum ag_flush why)
     work();
 }
 
-void ag_replay_forget_code(enum ag_flush why)
+void ag_replay_forget_code(enum ag_flush why, bool unloads)
 {
-    CHECK(why == AG_FLUSH_CODE);
+    CHECK(why == AG_FLUSH_CODE && !unloads);
     forgets++;
     work();
 }
