@@ -200,7 +200,8 @@ class Programs(TuneTest):
             out, err = child.communicate(timeout=60)
         self.assertEqual((child.returncode, command.UNUSED.sub("", err)), (0, ""))
         self.assertIn("Stopped after 0 of 3 runs of each setting.", out)
-        self.assertIn("as it is", out)
+        said = [line.rsplit("  ", 1)[1] for name in NAMES for line in out.splitlines() if line[2:].startswith(name + "  ")]
+        self.assertEqual(said, ["the same"] * 5 + ["not run"] * 3, out)
 
     def ended(self, number, when, *args):
         """What `tune` prints where it alone gets a signal, in a run for which the test `when` holds."""

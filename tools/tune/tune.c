@@ -444,6 +444,7 @@ static void show_table(unsigned best, unsigned passes)
                trial->name, time_text(median, sizeof(median), trial, trial->median_ns),
                time_text(spread, sizeof(spread), trial, trial->spread_ns), gain, peak,
                trial->fault             ? trial->fault
+               : !trial->n              ? "not run"
                : options.output.ignored ? "not compared"
                                         : "the same");
     }
