@@ -395,6 +395,18 @@ bool ag_pressure_relieve_again(struct ag_device *device, struct ag_relief *relie
     return true;
 }
 
+bool ag_pressure_take_budget(struct ag_device *device, size_t bytes)
+{
+    struct ag_relief relief = {0};
+    bool taken = ag_budget_take(device, bytes);
+
+    if (taken || !ag_pressure_make_room(device, bytes))
+        return taken;
+    while (!(taken = ag_budget_take(device, bytes)) && ag_pressure_relieve_again(device, &relief))
+        ;
+    return taken;
+}
+
 static struct ag_device *current_device(void)
 {
     struct ag_context *context = ag_context_current();

@@ -89,8 +89,10 @@ struct ag_relief {
  * have given back, or keep, what was not there for the last one, there is another. False: that was
  * in vain. */
 bool ag_pressure_relieve_again(struct ag_device *device, struct ag_relief *relief);
-/* The same after another call failed that takes memory of `device`; NULL: of the device of the
- * calling thread's context, and false if there is none. */
+/* Takes `bytes` of the budget, for which cached blocks make room. False: there is none. */
+bool ag_pressure_take_budget(struct ag_device *device, size_t bytes);
+/* Relieves likewise after another call failed that takes memory of `device`; NULL: of the device of
+ * the calling thread's context, and false if there is none. */
 bool ag_pressure_relieve_for_call(struct ag_device *device, struct ag_relief *relief);
 /* Relieves the device after withheld work failed, whose stream the calling thread owns: graphs of
  * ours stay. */

@@ -113,19 +113,6 @@ static struct ag_device *limited_device(const CUmemAllocationProp *properties)
     return ag_device_of(properties->location.id);
 }
 
-/* Takes `size` of the budget. Other threads may take the room that is made, and keep as much. */
-static bool take_budget(struct ag_device *limited, size_t size)
-{
-    struct ag_relief relief = {0};
-    bool taken = ag_budget_take(limited, size);
-
-    if (taken || !ag_pressure_make_room(limited, size))
-        return taken;
-    while (!(taken = ag_budget_take(limited, size)) && ag_pressure_relieve_again(limited, &relief))
-        ;
-    return taken;
-}
-
 /* Memory without an address. */
 static CUresult create_physical(CUmemGenericAllocationHandle *handle, size_t size,
                                 const CUmemAllocationProp *properties, unsigned long long flags)
@@ -134,7 +121,7 @@ static CUresult create_physical(CUmemGenericAllocationHandle *handle, size_t siz
     struct ag_relief relief = {0};
     CUresult result;
 
-    if (limited && !take_budget(limited, size))
+    if (limited && !ag_pressure_take_budget(limited, size))
         return CUDA_ERROR_OUT_OF_MEMORY;
     result = ag_cu.cuMemCreate(handle, size, properties, flags);
     if (result == CUDA_SUCCESS || result == CUDA_ERROR_OUT_OF_MEMORY) /* so it exists */

@@ -110,14 +110,15 @@ static size_t pitch_of(struct ag_context *context, size_t width, size_t height, 
     return __builtin_mul_overflow(pitch, height, ret_bytes) ? 0 : pitch;
 }
 
-/* Rows that the driver gave are of the budget as well, and go back to it as native memory. */
+/* Rows that the driver gave are of the budget as well, and go back to it as native memory. What our
+ * caches have makes room for them. */
 static CUresult budget_rows(struct ag_context *context, CUdeviceptr address, size_t bytes,
                             const void *caller)
 {
     const struct ag_mem_desc native = {.source = AG_SOURCE_NATIVE};
     struct ag_block *block = NULL;
 
-    if (ag_budget_take(context->device, bytes))
+    if (ag_pressure_take_budget(context->device, bytes))
         block = enter_rows(context, address, bytes, native);
     else
         keep_rows(context, address, bytes);

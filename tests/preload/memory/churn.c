@@ -24,6 +24,7 @@
  *     churn free-beside      memory that another thread frees as this one tries again
  *     churn calls-beside     likewise, as other calls that take memory do
  *     churn limit-beside     likewise, under a limit
+ *     churn limit-rows       rows in a capture, under a limit
  *     churn launch-beside    likewise, as a kernel is loaded
  *     churn graph-beside     likewise, as a graph is */
 #include <pthread.h>
@@ -537,6 +538,23 @@ static void limit_beside(void)
     OK(cuMemRelease(handle));
 }
 
+/* Rows in a capture, where the pitch is not asked for, under a limit that what was freed takes. */
+static void limit_rows(void)
+{
+    CUstream stream;
+    CUgraph graph;
+    CUdeviceptr p;
+    size_t pitch;
+
+    begin_churn();
+    OK(cuMemFree(get(150 * MIB)));
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    SAY_CODE("in rows", cuMemAllocPitch(&p, &pitch, 2 * MIB, 7, 16));
+    OK(cuStreamEndCapture(stream, &graph));
+    OK(cuMemFree(p));
+}
+
 /* A kernel is loaded when it is first launched. */
 static void launch_beside(void)
 {
@@ -872,6 +890,7 @@ static const struct part parts[] = {
     {"free-beside", free_beside},
     {"calls-beside", calls_beside},
     {"limit-beside", limit_beside},
+    {"limit-rows", limit_rows},
     {"launch-beside", launch_beside},
     {"graph-beside", graph_beside},
 };
