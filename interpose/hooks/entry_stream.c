@@ -8,6 +8,8 @@
 #include "policy/order/drain.h"
 #include "policy/order/fence.h"
 #include "policy/order/free.h"
+#include "policy/paging/latch.h"
+#include "policy/paging/use.h"
 
 /* Called before a stream is created: the context, if the stream will not wait for the NULL
  * stream. */
@@ -82,6 +84,8 @@ static CUresult after_capture(CUresult result, CUstream stream, bool per_thread)
 static void dying(CUstream stream)
 {
     ag_watch_stream_dying(stream);
+    if (ag_latch_is_on())
+        ag_use_stream_ends(stream);
     if (ag_entry_replays_now())
         ag_replay_stream_dying(stream);
 }

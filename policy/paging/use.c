@@ -435,6 +435,11 @@ void ag_use_launch_refused(void)
     ag_toll_refused();
 }
 
+void ag_use_stream_ends(CUstream stream)
+{
+    ag_toll_stream_ends(stream);
+}
+
 static void name_line(struct ag_names *names, CUdeviceptr address, size_t bytes)
 {
     if (ag_range_may_hold(address))

@@ -13,6 +13,9 @@ void ag_use_before_launch(const struct ag_launch *launch);
 /* Called where the driver has refused the launch that the thread has made. */
 void ag_use_launch_refused(void);
 
+/* Called before the stream is destroyed. */
+void ag_use_stream_ends(CUstream stream);
+
 /* Called before the driver's copy within the device, or with `to` twice its fill, likewise: of so
  * many bytes, whoever's they are. What crosses the bus wherever it lies has no need to move. */
 void ag_use_before_copy(CUdeviceptr to, CUdeviceptr from, size_t bytes);

@@ -296,11 +296,10 @@ static void look_whether_ended(struct timing *timing)
 }
 
 /* Where the kernel has ended already, it has taken no longer than is measured. But the event before
- * a launch that the driver refuses would be all that is in the stream then. */
-static void record_after(struct timing *timing, uint64_t next_kernel)
+ * a launch that the driver refuses would be all that is in the stream then: it is safe where none
+ * follows, or one that the driver is taken to take. */
+static void record_after(struct timing *timing, bool is_safe)
 {
-    bool is_safe = was_taken(next_kernel);
-
     timing->is_bound = ag_cu.cuStreamQuery(timing->stream) != CUDA_ERROR_NOT_READY;
     if (timing->is_bound)
         end_operand(timing->operand, 0); /* its price is not high */
@@ -361,10 +360,27 @@ void ag_toll_go_on(CUstream stream, uint64_t kernel)
         return;
     end_lost();
     if (self.running && self.running->stream == stream && self.running->thread == thread_of(stream))
-        record_after(self.running, kernel);
+        record_after(self.running, was_taken(kernel));
     if (self.n_made)
         look_at_next();
     ag_paging_moment_end(&self.moment);
+}
+
+void ag_toll_stream_ends(CUstream stream)
+{
+    if (!is_busy())
+        return;
+    if (ag_paging_moment_begin(&self.moment)) {
+        end_lost();
+        if (self.running && self.running->stream == stream)
+            record_after(self.running, true);
+        ag_paging_moment_end(&self.moment);
+        return;
+    }
+    ag_paging_moment_lock(&self.moment);
+    if (self.running && self.running->stream == stream)
+        end_timing(self.running, 0);
+    ag_paging_moment_unlock(&self.moment);
 }
 
 void ag_toll_before(CUstream stream, uint64_t kernel, uint64_t operand, size_t bytes,

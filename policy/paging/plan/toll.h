@@ -33,6 +33,8 @@ unsigned ag_toll_at_most(uint64_t operand);
 /* Called before the driver's launch of that kernel on that stream, outside the latch, with no lock
  * held: what is timed on it ends here. */
 void ag_toll_go_on(CUstream stream, uint64_t kernel);
+/* Called before the stream goes, likewise: the name may be another one's then. */
+void ag_toll_stream_ends(CUstream stream);
 /* Called after that, before the launch of that kernel, likewise: so many bytes that it names lie on
  * the host, and stay there, most of them in that operand; it is given so many addresses. Times it
  * now and then. The stream is the one that the driver is to get. */

@@ -31,6 +31,8 @@
  *     paging slow N      the same with a kernel on each that takes its time
  *     paging slow-beside-other N
  *                        the same while another thread launches kernels that take no time
+ *     paging slow-on-new-streams N
+ *                        the same on a stream for each of them
  *     paging edges N K   N passes over those blocks: K kernels write two pages of each, and one
  *                        writes all of it
  *     paging within-twice N K
@@ -805,6 +807,26 @@ static void slow_beside_other(unsigned n)
     }
     atomic_store(&other.is_over, true);
     OK(pthread_join(thread, NULL));
+    OK(cuCtxSynchronize());
+    say("wrong: %u", end_turns(p, often));
+}
+
+/* Each kernel is the last of its stream, whose name the next one may have. */
+static void slow_on_new_streams(unsigned n)
+{
+    CUdeviceptr p[TURN_BLOCKS];
+    unsigned often[TURN_BLOCKS] = {0};
+    CUfunction function = function_of("touch_slowly", touch_slowly);
+    CUstream stream;
+
+    begin_turns(p);
+    OK(cuCtxSynchronize());
+    for (unsigned i = 0; i < n * TURN_BLOCKS; i++) {
+        OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+        touch_often(function, p[i % TURN_BLOCKS], 1, stream);
+        OK(cuStreamDestroy(stream));
+        often[i % TURN_BLOCKS]++;
+    }
     OK(cuCtxSynchronize());
     say("wrong: %u", end_turns(p, often));
 }
@@ -1910,6 +1932,8 @@ int main(int argc, char **argv)
               argc > 4 ? argv[4] : IN_TURN);
     else if (!strcmp(what, "slow") && argc > 2)
         turns(function_of("touch_slowly", touch_slowly), (unsigned)atoi(argv[2]), 1, IN_TURN);
+    else if (!strcmp(what, "slow-on-new-streams") && argc > 2)
+        slow_on_new_streams((unsigned)atoi(argv[2]));
     else if (!strcmp(what, "slow-beside-other") && argc > 2)
         slow_beside_other((unsigned)atoi(argv[2]));
     else if (!strcmp(what, "within-twice") && argc > 3)

@@ -411,6 +411,10 @@ class Answers(Turns):
         """What one thread launches on its default stream says nothing of what is under way on another one's."""
         self.assertGreater(self.pressure_of('slow-beside-other', '4', sched='reluctant')['moved_in_bytes'], 100 * 2 ** 21)
 
+    def test_slow_on_new_streams(self):
+        """What is under way on a stream when that is destroyed is timed to its end, and to nothing of the next stream."""
+        self.assertGreater(self.pressure_of('slow-on-new-streams', '4', sched='reluctant')['moved_in_bytes'], 100 * 2 ** 21)
+
     @counted
     def test_parts_of_blocks_that_end(self):
         """What a kernel uses is no more than lies between its address and the end of the block, where that is least: parts
