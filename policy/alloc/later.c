@@ -58,15 +58,16 @@ bool ag_later_keep(struct ag_block *block, CUstream stream)
     struct waiting one = {.block = block, .stream = stream ? stream : CU_STREAM_LEGACY};
     bool kept = false;
 
-    ag_freed_movable(block); /* before another thread may have it */
     if (!begin())
         return false;
     if (self.n < MOST && ag_cu.cuEventCreate(&one.event, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS) {
         kept = ag_cu.cuEventRecord(one.event, one.stream) == CUDA_SUCCESS;
-        if (kept)
+        if (kept) {
+            ag_freed_movable(block); /* before another thread may have it */
             self.at[self.n++] = one;
-        else
+        } else {
             (void)ag_cu.cuEventDestroy_v2(one.event);
+        }
     }
     ag_paging_moment_end(&self.moment);
     return kept;

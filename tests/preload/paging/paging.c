@@ -1771,6 +1771,21 @@ static void say_whose(CUdeviceptr p, CUmemoryPool pool)
         context ? "a" : "no");
 }
 
+/* Memory whose free is refused is the pool's still. */
+static void free_beside_capture(CUmemoryPool pool, CUstream captures, CUstream frees)
+{
+    CUgraph graph = NULL;
+    CUdeviceptr p;
+
+    OK(cuMemAllocAsync(&p, BYTES, frees));
+    OK(cuStreamSynchronize(frees));
+    OK(cuStreamBeginCapture(captures, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    SAY_CODE("free beside a capture", cuMemFreeAsync(p, frees));
+    SAY_CODE("its end", cuStreamEndCapture(captures, &graph));
+    say_whose(p, pool);
+    SAY_CODE("free again", cuMemFreeAsync(p, frees));
+}
+
 static void ordered(unsigned n)
 {
     CUdeviceptr p[BLOCKS], q;
@@ -1803,6 +1818,7 @@ static void ordered(unsigned n)
             OK(cuMemFreeAsync(q, streams[i % 2]));
         }
     }
+    free_beside_capture(pool, streams[0], streams[1]);
     for (unsigned i = 0; i < 2; i++)
         OK(cuStreamDestroy(streams[i]));
     OK(cuMemAlloc(&q, BYTES));
