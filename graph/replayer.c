@@ -740,8 +740,6 @@ void ag_replay_exit(bool for_good)
 
 void ag_replay_begin_child(void)
 {
-    atomic_store(&on, false);
-    atomic_store(&over, false);
     ag_intern_begin_child();
     ag_marks_begin_child();
     ag_stream_begin_child();

@@ -201,6 +201,6 @@ void ag_replay_stream_altered(CUstream stream);
 void ag_replay_stop(void); /* flushes; from then on all operations pass */
 /* The process ends: flushes, and waits a little for the device. `for_good`: and stops replay. */
 void ag_replay_exit(bool for_good);
-void ag_replay_begin_child(void); /* in a forked child: nothing is withheld, no threads */
+void ag_replay_begin_child(void); /* in a forked child: on as before, but nothing is withheld */
 
 #endif

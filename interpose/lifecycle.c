@@ -218,6 +218,7 @@ static void begin_child(void)
         atomic_store(&ag_entry_replay, AG_REPLAY_PASSED);
         atomic_store(&ag_entry_state, AG_ENTRY_PASSING);
         ag_watch_never();
+        ag_replay_stop();
     }
 }
 

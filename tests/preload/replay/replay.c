@@ -1566,6 +1566,21 @@ static void forking(void)
     tell("forked");
 }
 
+/* The parent has asked for a function, and no more: the driver works in the child. */
+static void fork_before_all(void)
+{
+    CUdriverProcAddressQueryResult found;
+    int status;
+    void *function;
+
+    OK(cuGetProcAddress("cuMemAlloc", &function, 12000, 0, &found));
+    pid_t child = fork();
+    if (!child)
+        return;
+    OK(waitpid(child, &status, 0) != child);
+    exit(WIFEXITED(status) ? WEXITSTATUS(status) : 98);
+}
+
 /* Memory taken and given back in stream order: on the legacy stream, which is a barrier even for
  * that; and on a per-thread stream, while another thread lets go of what is withheld there. */
 static void stream_ordered(void)
@@ -1693,6 +1708,8 @@ int main(int argc, char **argv)
 {
     const char *part = argc > 1 ? argv[1] : "", *more = argc > 2 ? argv[2] : "";
 
+    if (!strcmp(more, "in-child"))
+        fork_before_all();
     begin();
     if (RUN_PART(parts, part)) {
         say("violations: %u", sim_violations());

@@ -292,6 +292,12 @@ class Replay(Case):
         for _, result in self.part('forking', variants=[HELD, PLAIN, HURRIED]):
             self.assertIn('forked: 132 steps', result.out)
 
+    def test_forked_before_the_driver_was_used(self):
+        for _, result in self.part('exactly', 'in-child', variants=[HELD, PLAIN]):
+            child = max(result.reports(), key=lambda report: report['replay']['operations'])
+            self.assertGreater(child['replay']['graph_launches'], 0)
+            self.assertFalse([warning for warning in child['warnings'] if 'GRAPH' in warning])
+
     # --- where it cannot be had ---
 
     def test_an_older_driver(self):
