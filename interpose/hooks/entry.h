@@ -124,6 +124,13 @@ static inline void ag_entry_before(int why)
         ag_memory_forget();
 }
 
+/* Before a call that waits for nothing, after which addresses may be other memory. */
+static inline void ag_entry_remaps(void)
+{
+    if (ag_entry_replays_now())
+        ag_memory_forget();
+}
+
 /* True when the hook is to do its work, with the thread marked as inside. */
 static inline bool ag_entry_enter(enum ag_hook hook, void *const *real)
 {

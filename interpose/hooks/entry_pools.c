@@ -162,6 +162,7 @@ AG_ENTRY CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute a
 AG_ENTRY CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep)
 {
     AG_ENTER(cuMemPoolTrimTo, pool, keep);
+    ag_entry_remaps();
     return ag_entry_leave(ag_app_pools_touched(ag_cu.cuMemPoolTrimTo(pool, keep), pool));
 }
 

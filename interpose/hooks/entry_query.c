@@ -148,6 +148,7 @@ AG_ENTRY CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccess
     AG_ENTER(cuMemSetAccess, ptr, size, map, count);
     if (is_of_cuda_malloc(ptr))
         return ag_entry_leave(CUDA_ERROR_INVALID_VALUE);
+    ag_entry_remaps();
     wait_first();
     return ag_entry_leave(ag_cu.cuMemSetAccess(ptr, size, map, count));
 }

@@ -164,6 +164,7 @@ AG_ENTRY CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
     CUresult result;
 
     AG_ENTER(cuMemRelease, handle);
+    ag_entry_remaps();
     result = ag_cu.cuMemRelease(handle);
     if (result == CUDA_SUCCESS)
         ag_budget_noted_gone(handle);

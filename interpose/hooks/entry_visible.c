@@ -133,6 +133,7 @@ static CUresult register_host(__typeof__(&cuMemHostRegister) registers, void *p,
 
     if (result != CUDA_SUCCESS)
         return result;
+    ag_entry_remaps();
     ag_drain_note_visible(AG_VISIBLE_REGISTERED);
     asked = ag_pinned_answers_as_allocated((uintptr_t)p);
     if (asked != (uintptr_t)p && bytes > AG_PINNED_LIKE_BYTES)

@@ -1382,6 +1382,39 @@ static void call_of_nobodys_work(unsigned call, CUcontext other, const CUdevicep
     }
 }
 
+/* None of them waits (R409, R411, R1303, R1307). */
+static void remap_beside(unsigned call, CUcontext other, const CUdeviceptr *there)
+{
+    const CUmemLocation device = {.type = CU_MEM_LOCATION_TYPE_DEVICE};
+    const CUmemAccessDesc access = {device, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    const CUmemAllocationProp what = {.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = device};
+    static char memory[8192] __attribute__((aligned(4096)));
+    CUmemGenericAllocationHandle handle;
+    const size_t bytes = 2 << 20;
+    CUdeviceptr mapped;
+    CUmemoryPool pool;
+
+    (void)other;
+    (void)there;
+    OK(cuCtxSetCurrent(shared_context));
+    if (call == 0) {
+        OK(cuMemHostRegister(memory, sizeof(memory), 0));
+        OK(cuDeviceGetDefaultMemPool(&pool, 0));
+        OK(cuMemPoolTrimTo(pool, 0));
+        return;
+    }
+    OK(cuMemCreate(&handle, bytes, &what, 0));
+    OK(cuMemAddressReserve(&mapped, bytes, 0, 0, 0));
+    OK(cuMemMap(mapped, bytes, 0, handle, 0));
+    OK(cuMemSetAccess(mapped, bytes, &access, 1));
+    OK(cuMemRelease(handle));
+}
+
+static void remapping_beside_a_full_queue(void)
+{
+    beside_held_up(CU_STREAM_NON_BLOCKING, "call", 2, remap_beside);
+}
+
 static void calls_beside_a_full_queue(void)
 {
     beside_held_up(CU_STREAM_NON_BLOCKING, "call", 3, call_of_nobodys_work);
@@ -1696,6 +1729,7 @@ static const struct part parts[] = {
     {"full-queue", beside_a_full_queue},
     {"full-queue-copies", copies_beside_a_full_queue},
     {"full-queue-calls", calls_beside_a_full_queue},
+    {"full-queue-remapping", remapping_beside_a_full_queue},
     {"full-queue-tuning", tuning_beside_a_full_queue},
     {"freed-elsewhere", freed_from_elsewhere},
     {"inside", with_green_context_current},

@@ -215,8 +215,8 @@ class Replay(Case):
                 self.assertGreater(self.replayed(result)['watchdog_releases'], 0)
 
     def test_calls_beside_a_full_queue(self):
-        for part in ('full-queue', 'full-queue-copies', 'full-queue-calls', 'full-queue-tuning'):
-            for _, result in self.part(part, variants=[LONG_HOLD]):
+        for part in ('', '-copies', '-calls', '-remapping', '-tuning'):
+            for _, result in self.part('full-queue' + part, variants=[LONG_HOLD]):
                 self.assertGreater(self.replayed(result)['watchdog_releases'], 0)
 
     def test_memory_freed_while_another_context_is_current(self):
