@@ -56,6 +56,15 @@ struct ag_context *ag_context_find(CUcontext handle)
     return NULL;
 }
 
+/* Relaxed: the handle, by which it is found, is written after it. */
+bool ag_context_lives_since(CUcontext handle, unsigned generation)
+{
+    const struct ag_context *context = ag_context_find(handle);
+
+    return context &&
+           (int)(generation - atomic_load_explicit(&context->born, memory_order_relaxed)) >= 0;
+}
+
 /* --- devices --- */
 
 /* Called with the table's lock held. */
@@ -183,6 +192,10 @@ struct ag_context *ag_context_insert(struct ag_context *fresh, CUcontext handle,
             hole = i;
     }
     if (!found && hole < AG_MAX_CONTEXTS) {
+        /* Relaxed: contexts leave the table under the lock. */
+        atomic_store_explicit(&fresh->born,
+                              atomic_load_explicit(&ag_context_generation, memory_order_relaxed),
+                              memory_order_relaxed);
         atomic_store_explicit(&fresh->handle, handle, memory_order_release);
         if (hole >= atomic_load_explicit(&table.n_entries, memory_order_relaxed))
             atomic_store_explicit(&table.n_entries, hole + 1, memory_order_seq_cst);

@@ -71,6 +71,7 @@ struct ag_context {
     _Atomic bool has_nonblocking_stream; /* ever: work of a destroyed stream may still run */
     _Atomic unsigned attached;           /* by cuCtxAttach, and not detached since */
     _Atomic bool entering;               /* others' work is yet to be waited for */
+    _Atomic unsigned born;               /* ag_context_generation when it came into the table */
     unsigned primary_references;         /* of a primary context; under the table's lock */
     bool unreferenced;                   /* the last one is being given back; likewise */
 
@@ -92,6 +93,8 @@ struct ag_context {
 struct ag_context *ag_context_find(CUcontext handle);
 /* Goes up when a context dies, so that threads drop what they remember. */
 extern _Atomic unsigned ag_context_generation;
+/* Is the context of that handle there, and was it in that generation? Not told of green ones. */
+bool ag_context_lives_since(CUcontext handle, unsigned generation);
 /* A handle is not what it was: threads look again. */
 void ag_context_changed(void);
 

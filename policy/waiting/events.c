@@ -1,13 +1,15 @@
 /* The table of events to wait for: see events.h.
  *
  * An event that may be gone with its context is left to the driver, which has what is left of it
- * back with the context: a handle of a context that is gone must not be asked about. */
+ * back with the context: a handle of a context that is gone must not be asked about. Of a context
+ * that has lived on since the event was made, it has not gone. */
 #include "policy/waiting/events.h"
 
 #include <string.h>
 
 #include "interpose/core/base/slot.h"
 #include "interpose/core/driver/driver.h"
+#include "policy/contexts/context.h"
 
 #define ROWS     256u
 #define PER_SLOT (ROWS / AG_SLOTS)
@@ -17,7 +19,8 @@ static struct ag_sleep_event rows[ROWS];
 /* Is it an event of that context by now? With the row taken. */
 static bool make_ready(struct ag_sleep_event *row, CUcontext context, unsigned generation)
 {
-    if (row->event && row->generation == generation)
+    if (row->event &&
+        (row->generation == generation || ag_context_lives_since(row->context, row->generation)))
         return row->context == context;
     row->event = NULL;
     if (ag_cu.cuEventCreate(&row->event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) {

@@ -11,6 +11,7 @@
  *     sleeps broken         waits in a context in which every call fails
  *     sleeps flags N        kinds, in a context that was made with these flags
  *     sleeps contexts       streams and events of another context, and of one that is destroyed
+ *     sleeps coming         contexts that come and go beside one that waits
  *     sleeps cancelled      a thread that is cancelled in a wait
  *     sleeps jumps CALL     the handler of a signal jumps out of a wait, when the driver is in CALL
  *     sleeps threads        threads that wait for each other's work
@@ -427,6 +428,24 @@ static void cross_contexts(void)
     }
 }
 
+/* Contexts come and go beside one that stays, and waits. */
+static void come_and_go(void)
+{
+    unsigned long before = sim_calls("cuEventCreate");
+    CUcontext other;
+
+    for (int i = 0; i < TIMES; i++) {
+        uint32_t n = atomic_load(&done);
+
+        OK(cuCtxCreate(&other, NULL, 0, 0));
+        OK(cuCtxDestroy(other));
+        OK(cuCtxSetCurrent(context));
+        be_busy(blocking);
+        say_done("stream", cuStreamSynchronize(blocking), n);
+    }
+    say("an event for each: %d", sim_calls("cuEventCreate") - before >= TIMES);
+}
+
 static void in_flags(unsigned flags)
 {
     CUcontext other;
@@ -552,7 +571,7 @@ static const struct part parts[] = {
     {"long", wait_long},       {"later", submit_later},      {"apart", leave_apart},
     {"captures", capture},     {"beside", capture_beside},   {"refused", be_refused},
     {"broken", break_context}, {"contexts", cross_contexts}, {"threads", wait_in_threads},
-    {"forks", fork_child},
+    {"forks", fork_child},     {"coming", come_and_go},
 };
 
 int main(int argc, char **argv)

@@ -53,6 +53,10 @@ class Sleeps(Case):
     def test_captures_that_begin_meanwhile(self):
         self.same([SLEEPS, 'beside'], variants=[SLEEP, AUTO], settings=THREAD)
 
+    def test_contexts_that_come_and_go(self):
+        for _, result in self.same([SLEEPS, 'coming'], variants=[SLEEP], settings=THREAD):
+            self.assertGreater(own(result.report()['waiting']), 0)
+
     def test_child(self):
         for _, result in self.same([SLEEPS, 'forks'], variants=[SLEEP], settings=THREAD):
             self.assertEqual([own(r['waiting']) for r in result.reports() if own(r['waiting'])], [1])
