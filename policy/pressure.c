@@ -395,13 +395,22 @@ bool ag_pressure_relieve_again(struct ag_device *device, struct ag_relief *relie
     return true;
 }
 
+bool ag_pressure_may_have(struct ag_device *device, size_t bytes)
+{
+    if (bytes <= ag_budget_left(device))
+        return true;
+    (void)wait_for_others(device, true); /* they may be done by now */
+    return bytes <= ag_budget_left(device);
+}
+
 bool ag_pressure_take_budget(struct ag_device *device, size_t bytes)
 {
     struct ag_relief relief = {0};
     bool taken = ag_budget_take(device, bytes);
 
-    if (taken || !ag_pressure_make_room(device, bytes))
+    if (taken || !ag_pressure_may_have(device, bytes))
         return taken;
+    (void)ag_pressure_make_room(device, bytes);
     while (!(taken = ag_budget_take(device, bytes)) && ag_pressure_relieve_again(device, &relief))
         ;
     return taken;

@@ -89,6 +89,8 @@ struct ag_relief {
  * have given back, or keep, what was not there for the last one, there is another. False: that was
  * in vain. */
 bool ag_pressure_relieve_again(struct ag_device *device, struct ag_relief *relief);
+/* Does the budget leave the program `bytes`, once others have given back what they are at? */
+bool ag_pressure_may_have(struct ag_device *device, size_t bytes);
 /* Takes `bytes` of the budget, for which cached blocks make room. False: there is none. */
 bool ag_pressure_take_budget(struct ag_device *device, size_t bytes);
 /* Relieves likewise after another call failed that takes memory of `device`; NULL: of the device of

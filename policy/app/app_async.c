@@ -151,7 +151,7 @@ static CUresult count_result(CUresult result, unsigned row, const struct request
 static bool exceeds_limit(struct ag_device *device, const CUdeviceptr *ret_address, size_t bytes)
 {
     if (!ag_budget_is_limited() || !device || !ret_address || ag_capture_is_open() ||
-        bytes <= ag_budget_left(device) || !ag_context_current())
+        !ag_context_current() || ag_pressure_may_have(device, bytes))
         return false;
     ag_trace_step(AG_STAT_BUDGET_HIT, device->ordinal, bytes);
     return true;

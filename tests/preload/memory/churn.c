@@ -25,6 +25,8 @@
  *     churn calls-beside     likewise, as other calls that take memory do
  *     churn limit-beside     likewise, under a limit
  *     churn limit-rows       rows in a capture, under a limit
+ *     churn create-return    memory without an address, under a limit, while a cudaFree gives back
+ *     churn async-return     the same in stream order
  *     churn launch-beside    likewise, as a kernel is loaded
  *     churn graph-beside     likewise, as a graph is */
 #include <pthread.h>
@@ -348,6 +350,7 @@ static struct {
     pthread_t thread;
     bool is_started;
     CUcontext context;
+    void *(*take)(void *unused); /* NULL: take_most() */
     CUresult code;
 } beside_return;
 
@@ -366,7 +369,8 @@ static void begin_beside_return(void)
     if (beside_return.is_started)
         return;
     beside_return.is_started = true;
-    OK(pthread_create(&beside_return.thread, NULL, take_most, NULL));
+    OK(pthread_create(&beside_return.thread, NULL,
+                      beside_return.take ? beside_return.take : take_most, NULL));
     (void)usleep(100 * 1000);
 }
 
@@ -401,6 +405,63 @@ static void evict_beside(void)
     OK(pthread_join(beside_return.thread, NULL));
     sim_inside(NULL, false, NULL);
     SAY_CODE("most of the card", beside_return.code);
+}
+
+/* Memory of the device without an address. */
+static CUresult create(int device, size_t bytes, CUmemGenericAllocationHandle *ret_handle)
+{
+    const CUmemAllocationProp shape = {
+        CU_MEM_ALLOCATION_TYPE_PINNED,
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device}};
+
+    return cuMemCreate(ret_handle, bytes, &shape, 0);
+}
+
+static void *create_most(void *unused)
+{
+    CUmemGenericAllocationHandle handle;
+
+    OK(cuCtxSetCurrent(beside_return.context));
+    beside_return.code = create(0, 200 * MIB, &handle);
+    return unused;
+}
+
+static void *take_most_async(void *unused)
+{
+    CUdeviceptr p;
+
+    OK(cuCtxSetCurrent(beside_return.context));
+    beside_return.code = cuMemAllocAsync(&p, 200 * MIB, CU_STREAM_PER_THREAD);
+    return unused;
+}
+
+/* Of a limit, where the driver has room: while the host waits for what it is to give back. */
+static void limit_return(void *(*take)(void *unused))
+{
+    CUdeviceptr p;
+
+    begin_churn();
+    OK(cuCtxGetCurrent(&beside_return.context));
+    p = get(10 * MIB);
+    OK(cuMemFree(get(60 * MIB)));
+    launch_fill(NULL, p, 4, 7);
+    beside_return.take = take;
+    sim_inside("cuEventQuery", false, begin_beside_return);
+    OK(cuMemFree(p));
+    begin_beside_return();
+    OK(pthread_join(beside_return.thread, NULL));
+    sim_inside(NULL, false, NULL);
+    SAY_CODE("most of the limit", beside_return.code);
+}
+
+static void create_beside_return(void)
+{
+    limit_return(create_most);
+}
+
+static void async_beside_return(void)
+{
+    limit_return(take_most_async);
 }
 
 static struct {
@@ -442,16 +503,6 @@ static void free_beside(void)
     sim_inside("cuMemAlloc_v2", false, free_beside_it);
     SAY_CODE("of what is left", cuMemAlloc(&p, 14 * MIB));
     sim_inside(NULL, false, NULL);
-}
-
-/* Memory of the device without an address. */
-static CUresult create(int device, size_t bytes, CUmemGenericAllocationHandle *ret_handle)
-{
-    const CUmemAllocationProp shape = {
-        CU_MEM_ALLOCATION_TYPE_PINNED,
-        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device}};
-
-    return cuMemCreate(ret_handle, bytes, &shape, 0);
 }
 
 static CUdeviceptr beside_taken;
@@ -891,6 +942,8 @@ static const struct part parts[] = {
     {"calls-beside", calls_beside},
     {"limit-beside", limit_beside},
     {"limit-rows", limit_rows},
+    {"create-return", create_beside_return},
+    {"async-return", async_beside_return},
     {"launch-beside", launch_beside},
     {"graph-beside", graph_beside},
 };

@@ -210,6 +210,8 @@ class Churn(Case):
         for what, room in (('free-beside', {}), ('calls-beside', {}), ('launch-beside', {'SIM_LAZY': '14MiB'}),
                            ('graph-beside', {'SIM_UPLOAD': '2MiB'})):
             self.same([COMMAND, what], [{'ALLOGRAFT_CACHE': 'max'}], settings=dict(room, SIM_MEMORY='160MiB'))
+        for what in ('create-return', 'async-return'):
+            self.same([COMMAND, what], [{'ALLOGRAFT_LIMIT': '256MiB'}], settings={'SIM_MEMORY': '1GiB'})
         for what in ('limit-beside', 'limit-rows'):
             self.same([COMMAND, what], [{'ALLOGRAFT_CACHE': 'max', 'ALLOGRAFT_LIMIT': '160MiB'}], settings={'SIM_MEMORY': '1GiB'})
 
