@@ -187,7 +187,7 @@ struct ag_stream *ag_stream_look_up(struct ag_context *context, CUstream handle)
 /* Has the handle a state in the context by now? */
 bool ag_stream_is_known(const struct ag_context *context, CUstream handle);
 /* Is it the per-thread stream, in that context, of a thread that has ended? No call tells of that.
- * True: it is owned. */
+ * True: it is owned. False, too, while another thread owns it, who may be held up in the driver. */
 bool ag_stream_has_ended(struct ag_stream *stream, const struct ag_context *context);
 /* Is ag_stream_last what looking it up would return? */
 static inline bool ag_stream_was_last(const struct ag_context *context, CUstream handle)

@@ -252,7 +252,7 @@ bool ag_stream_has_ended(struct ag_stream *stream, const struct ag_context *cont
 
     if (!thread || atomic_load_explicit(&stream->id.context, memory_order_relaxed) != context ||
         syscall(SYS_tgkill, getpid(), stream->id.tid, 0) == 0 || errno != ESRCH ||
-        !ag_stream_own(stream))
+        !ag_stream_own_within(stream, 0))
         return false;
     if (stream->id.thread == thread)
         return true;

@@ -1484,6 +1484,38 @@ static void tuning_beside_a_full_queue(void)
     tell("deeper");
 }
 
+static void *end_within_iteration(void *unused)
+{
+    (void)unused;
+    shared_stream = CU_STREAM_PER_THREAD;
+    is_of_program = true;
+    OK(cuCtxSetCurrent(shared_context));
+    iterations(shared_stream, 8);
+    return begin_iteration(NULL);
+}
+
+static void *begin_own_stream(void *unused)
+{
+    (void)unused;
+    is_of_program = true;
+    OK(cuCtxSetCurrent(shared_context));
+    step(CU_STREAM_PER_THREAD, 1, 1);
+    return NULL;
+}
+
+/* A thread has ended, and its stream's work is held up; another one begins with its own. */
+static void begin_beside_a_full_queue(void)
+{
+    is_of_program = true;
+    OK(cuCtxGetCurrent(&shared_context));
+    sim_inside("cuGraphLaunch", false, hold_up_until);
+    by_another_thread(end_within_iteration);
+    by_another_thread(begin_own_stream);
+    atomic_store(&is_let_go, true);
+    OK(cuCtxSynchronize());
+    say("%s", atomic_load(&was_late) ? "late" : "in time");
+}
+
 /* Memory is freed while a context is current that it is not of, and somebody else has it next. */
 static void freed_from_elsewhere(void)
 {
@@ -1730,6 +1762,7 @@ static const struct part parts[] = {
     {"full-queue-copies", copies_beside_a_full_queue},
     {"full-queue-calls", calls_beside_a_full_queue},
     {"full-queue-remapping", remapping_beside_a_full_queue},
+    {"full-queue-begin", begin_beside_a_full_queue},
     {"full-queue-tuning", tuning_beside_a_full_queue},
     {"freed-elsewhere", freed_from_elsewhere},
     {"inside", with_green_context_current},
