@@ -122,6 +122,7 @@ void figure_find_medians(struct job *job)
             n += figure_of(&job->processes[i], figure, &values[n]);
         qsort(values, n, sizeof(*values), by_value);
         job->medians[figure].known = n != 0;
+        job->medians[figure].any_above_zero = n && values[n - 1] > 0;
         job->medians[figure].value = n ? (values[(n - 1) / 2] + values[n / 2]) / 2 : 0;
     }
     free(values);
@@ -143,14 +144,7 @@ bool figure_is_outlier(const struct job *job, const struct process *process, enu
 
 bool figure_is_shown(const struct job *job, enum figure figure)
 {
-    double value;
-
-    for (size_t i = 0; i < job->n; i++) {
-        if (figure <= FIGURE_CALL_NS ||
-            (figure_of(&job->processes[i], figure, &value) && value > 0))
-            return true;
-    }
-    return false;
+    return job->medians[figure].any_above_zero || figure <= FIGURE_CALL_NS;
 }
 
 /* ---- overview ------------------------------------------------------------------------------ */

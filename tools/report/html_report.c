@@ -758,18 +758,6 @@ static void add_marks(struct ag_text *text, const struct job *job)
 
 /* ---- processes ----------------------------------------------------------------------------- */
 
-/* Does a process have more than 0 there? */
-static bool is_figure_column(const struct job *job, enum figure figure)
-{
-    double value;
-
-    for (size_t i = 0; i < job->n; i++) {
-        if (figure_of(&job->processes[i], figure, &value) && value > 0)
-            return true;
-    }
-    return false;
-}
-
 static void add_figure(struct ag_text *text, const struct job *job, const struct process *process,
                        enum figure figure, double most)
 {
@@ -803,7 +791,7 @@ static void add_process_row(struct ag_text *text, const struct job *job,
     }
     ag_text_add(text, "</th>");
     for (unsigned figure = 0; figure < N_FIGURES; figure++) {
-        if (is_figure_column(job, figure))
+        if (job->medians[figure].any_above_zero)
             add_figure(text, job, process, figure, most[figure]);
     }
     ag_text_add(text, "</tr>\n");
@@ -812,7 +800,7 @@ static void add_process_row(struct ag_text *text, const struct job *job,
 static bool is_outlier(const struct job *job, const struct process *process)
 {
     for (unsigned figure = 0; figure < N_FIGURES; figure++) {
-        if (is_figure_column(job, figure) && figure_is_outlier(job, process, figure))
+        if (job->medians[figure].any_above_zero && figure_is_outlier(job, process, figure))
             return true;
     }
     return false;
@@ -824,7 +812,7 @@ static void add_process_table(struct ag_text *text, const struct job *job, bool 
 
     ag_text_add(text, "<table class=\"cells\">\n<thead><tr><th scope=\"col\">process</th>");
     for (unsigned figure = 0; figure < N_FIGURES; figure++) {
-        if (is_figure_column(job, figure))
+        if (job->medians[figure].any_above_zero)
             ag_text_add(text, "<th scope=\"col\" class=\"num\">%s</th>", figure_rows[figure].title);
         for (size_t i = 0; i < job->n; i++) {
             if (figure_of(&job->processes[i], figure, &value) && value > most[figure])
@@ -842,7 +830,7 @@ static void add_process_table(struct ag_text *text, const struct job *job, bool 
     }
     ag_text_add(text, "</tbody>\n<tfoot><tr><th scope=\"row\">median</th>");
     for (unsigned figure = 0; figure < N_FIGURES; figure++) {
-        if (is_figure_column(job, figure))
+        if (job->medians[figure].any_above_zero)
             add_figure(text, job, NULL, figure, 0);
     }
     ag_text_add(text, "</tr></tfoot>\n</table>\n");

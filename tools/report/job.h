@@ -33,6 +33,7 @@ struct job {
     double elapsed_ns; /* the sum of all processes */
     struct {
         bool known;
+        bool any_above_zero; /* of the processes' */
         double value;
     } medians[N_FIGURES];
 };
