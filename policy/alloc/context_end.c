@@ -111,9 +111,9 @@ void ag_alloc_context_dying(struct ag_context *context)
     if (ag_host_wait_pending())
         ag_host_wait_complete(AG_STAT_WAITED_DESTROY);
     wait_for_all_work(context, current);
-    ag_context_ending(context); /* another thread may be giving back what the cache had */
+    ag_context_ending(context);     /* another thread may be giving back what the cache had */
+    ag_freed_forget_aside(context); /* first: others may keep in the cache what they took out */
     (void)ag_cache_empty(&context->cache);
-    ag_freed_forget_aside(context);
     ag_later_forget(context);
     ag_guard_context_dying(context);
     ag_pinned_context_dying(context);

@@ -1,6 +1,7 @@
 /* One free: ordered after the work that may use the block, then kept, or given back. */
 #include "policy/alloc/freed.h"
 
+#include "interpose/core/base/threads/wait.h"
 #include "interpose/core/driver/driver.h"
 #include "interpose/core/report/stats.h"
 #include "interpose/core/report/timing.h"
@@ -27,6 +28,9 @@
 /* Freed while a capture was open, under ALLOGRAFT_FREE=ordered. Relaxed here and below are loads
  * before an exchange, of a block in the caller's hands, and of bounds that may be seen late. */
 static _Atomic(struct ag_block *) set_aside;
+/* How often threads have begun to order what was set aside, all of which one of them takes out at
+ * once, and how often that has ended. */
+static _Atomic unsigned n_begun, n_ended;
 
 static void put_aside(struct ag_block *block)
 {
@@ -40,7 +44,7 @@ static void put_aside(struct ag_block *block)
         ag_alloc_capture_closed();
 }
 
-void ag_freed_forget_aside(const struct ag_context *context)
+static void forget_those_of(const struct ag_context *context)
 {
     struct ag_block *blocks = atomic_exchange_explicit(&set_aside, NULL, memory_order_seq_cst);
 
@@ -50,6 +54,24 @@ void ag_freed_forget_aside(const struct ag_context *context)
         blocks = block->next;
         if (block->context != context)
             put_aside(block);
+    }
+}
+
+/* Blocks of the context may be in the hands of another thread, which may set them aside again:
+ * there are none left once none had any before it was looked, and none has begun since. */
+void ag_freed_forget_aside(const struct ag_context *context)
+{
+    struct ag_wait wait = {0};
+    unsigned begun;
+
+    for (;;) {
+        begun = atomic_load_explicit(&n_begun, memory_order_seq_cst);
+        if (atomic_load_explicit(&n_ended, memory_order_seq_cst) == begun) {
+            forget_those_of(context);
+            if (atomic_load_explicit(&n_begun, memory_order_seq_cst) == begun)
+                return;
+        }
+        ag_wait_pause(&wait);
     }
 }
 
@@ -134,7 +156,7 @@ static inline void keep_or_release(struct ag_block *block)
     give_back_evicted(context, out);
 }
 
-void ag_alloc_capture_closed(void)
+static void order_those_set_aside(void)
 {
     struct ag_block *blocks = atomic_exchange_explicit(&set_aside, NULL, memory_order_seq_cst);
 
@@ -151,6 +173,13 @@ void ag_alloc_capture_closed(void)
         else
             keep_or_release(block);
     }
+}
+
+void ag_alloc_capture_closed(void)
+{
+    atomic_fetch_add_explicit(&n_begun, 1, memory_order_seq_cst);
+    order_those_set_aside();
+    atomic_fetch_add_explicit(&n_ended, 1, memory_order_seq_cst);
 }
 
 static inline CUresult free_ordered(struct ag_block *block)

@@ -17,7 +17,8 @@ void ag_freed_movable(const struct ag_block *block);
 /* A KEPT block that a guard had, whose users are done, goes where freed blocks go. */
 void ag_freed_unguarded(struct ag_block *block);
 
-/* The context ends: only other contexts' blocks stay on the list of what captures set aside. */
+/* The context ends: only other contexts' blocks stay on the list of what captures set aside. Waits
+ * for threads that have taken it out. Before the context's cache is emptied for the last time. */
 void ag_freed_forget_aside(const struct ag_context *context);
 
 #endif

@@ -4,6 +4,7 @@
  *     contexts unspilled   the same, while another thread moves its memory to the device
  *     contexts beside      while the driver ends one, another thread needs what was freed there
  *     contexts captured    one ends while its stream captures, and memory of another was freed
+ *     contexts aside       they end while a thread orders what was freed during its captures
  *     contexts peers       of two devices, which reach each other's memory */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -352,6 +353,57 @@ static void peers(CUcontext first)
     say("wrong words here: %u", count_wrong(p, 1, 3));
 }
 
+static _Atomic bool captures_on;
+
+static void *capture_often(void *primary)
+{
+    CUstream stream;
+    CUgraph graph;
+
+    OK(cuCtxSetCurrent(primary));
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    while (captures_on) {
+        OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+        (void)usleep(200);
+        OK(cuStreamEndCapture(stream, &graph));
+        OK(cuGraphDestroy(graph));
+    }
+    OK(cuStreamDestroy(stream));
+    return NULL;
+}
+
+static void *free_and_end(void *unused)
+{
+    CUcontext own;
+    CUdeviceptr p[20];
+
+    for (unsigned i = 0; i < 30; i++) {
+        OK(cuCtxCreate(&own, NULL, 0, device));
+        for (unsigned k = 0; k < N_OF(p); k++)
+            OK(cuMemAlloc(&p[k], 2 * MIB));
+        for (unsigned k = 0; k < N_OF(p); k++)
+            OK(cuMemFree(p[k]));
+        OK(cuCtxDestroy(own));
+    }
+    return unused;
+}
+
+/* What is set aside is taken out as a whole, whichever contexts it is of. */
+static void aside(CUcontext primary)
+{
+    pthread_t captures, thread[3];
+
+    captures_on = true;
+    OK(pthread_create(&captures, NULL, capture_often, primary));
+    for (unsigned i = 0; i < N_OF(thread); i++)
+        OK(pthread_create(&thread[i], NULL, free_and_end, NULL));
+    for (unsigned i = 0; i < N_OF(thread); i++)
+        OK(pthread_join(thread[i], NULL));
+    captures_on = false;
+    OK(pthread_join(captures, NULL));
+    say("violations: %u", sim_violations());
+}
+
 int main(int argc, char **argv)
 {
     CUcontext primary = device_open(), second;
@@ -362,6 +414,7 @@ int main(int argc, char **argv)
          : strcmp(argv[1], "beside") == 0    ? beside
          : strcmp(argv[1], "unspilled") == 0 ? unspilled
          : strcmp(argv[1], "captured") == 0  ? captured
+         : strcmp(argv[1], "aside") == 0     ? aside
                                              : relieved)(primary);
         return 0;
     }
