@@ -466,8 +466,9 @@ static void async_beside_return(void)
 
 static struct {
     CUcontext context;
-    CUdeviceptr freed;
-    unsigned n_calls; /* of the allocation that is short of memory */
+    size_t takes; /* bytes */
+    CUdeviceptr freed, taken;
+    unsigned n_calls; /* of what is short of memory */
     bool is_done;
 } beside_free;
 
@@ -475,7 +476,7 @@ static struct {
 static void *take_and_free(void *unused)
 {
     OK(cuCtxSetCurrent(beside_free.context));
-    (void)get(92 * MIB);
+    beside_free.taken = get(beside_free.takes);
     OK(cuMemFree(beside_free.freed));
     return unused;
 }
@@ -491,61 +492,37 @@ static void free_beside_it(void)
     OK(pthread_join(other, NULL));
 }
 
-/* Of 160 MiB, the other thread has 60, or 92 instead. */
-static void free_beside(void)
+static void begin_calls_beside(size_t takes)
 {
-    CUdeviceptr p;
-
     begin_churn();
     OK(cuCtxGetCurrent(&beside_free.context));
-    beside_free.freed = get(60 * MIB);
-    OK(cuMemFree(get(92 * MIB)));
-    sim_inside("cuMemAlloc_v2", false, free_beside_it);
-    SAY_CODE("of what is left", cuMemAlloc(&p, 14 * MIB));
-    sim_inside(NULL, false, NULL);
+    beside_free.takes = takes;
 }
 
-static CUdeviceptr beside_taken;
-
-static void *take_and_free_again(void *unused)
-{
-    OK(cuCtxSetCurrent(beside_free.context));
-    beside_taken = get(90 * MIB);
-    OK(cuMemFree(beside_free.freed));
-    return unused;
-}
-
-static void free_beside_call(void)
-{
-    pthread_t other;
-
-    if (beside_free.is_done || ++beside_free.n_calls < 2)
-        return;
-    beside_free.is_done = true;
-    OK(pthread_create(&other, NULL, take_and_free_again, NULL));
-    OK(pthread_join(other, NULL));
-}
-
-/* Of 160 MiB, the other thread has 60, or 90 instead, until the call has been answered. */
+/* Of 160 MiB, the other thread has 60, or what it takes instead, until the call is answered. */
 static void begin_beside(const char *symbol)
 {
     beside_free.freed = get(60 * MIB);
-    OK(cuMemFree(get(90 * MIB)));
+    OK(cuMemFree(get(beside_free.takes)));
     beside_free.n_calls = 0;
     beside_free.is_done = false;
-    sim_inside(symbol, false, free_beside_call);
+    sim_inside(symbol, false, free_beside_it);
 }
 
 static void end_beside(void)
 {
     sim_inside(NULL, false, NULL);
-    OK(cuMemFree(beside_free.is_done ? beside_taken : beside_free.freed));
+    OK(cuMemFree(beside_free.is_done ? beside_free.taken : beside_free.freed));
 }
 
-static void begin_calls_beside(void)
+static void free_beside(void)
 {
-    begin_churn();
-    OK(cuCtxGetCurrent(&beside_free.context));
+    CUdeviceptr p;
+
+    begin_calls_beside(92 * MIB);
+    begin_beside("cuMemAlloc_v2");
+    SAY_CODE("of what is left", cuMemAlloc(&p, 14 * MIB));
+    sim_inside(NULL, false, NULL);
 }
 
 static void calls_beside(void)
@@ -556,7 +533,7 @@ static void calls_beside(void)
     CUarray array;
     CUdeviceptr p;
 
-    begin_calls_beside();
+    begin_calls_beside(90 * MIB);
     begin_beside("cuMemCreate");
     SAY_CODE("without an address", create(0, 14 * MIB, &handle));
     end_beside();
@@ -581,7 +558,7 @@ static void limit_beside(void)
 {
     CUmemGenericAllocationHandle handle;
 
-    begin_calls_beside();
+    begin_calls_beside(90 * MIB);
     begin_beside("cuMemFree_v2");
     beside_free.n_calls = 1;
     SAY_CODE("without an address", create(0, 14 * MIB, &handle));
@@ -611,7 +588,7 @@ static void launch_beside(void)
 {
     CUdeviceptr p = get(64);
 
-    begin_calls_beside();
+    begin_calls_beside(90 * MIB);
     begin_beside("cuLaunchKernel");
     launch_fill(NULL, p, 4, 7);
     say("%u wrong", count_wrong(p, 4, 7));
@@ -637,7 +614,7 @@ static void graph_beside(void)
     CUgraphExec exec;
     CUstream stream;
 
-    begin_calls_beside();
+    begin_calls_beside(90 * MIB);
     OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     OK(cuGraphInstantiateWithFlags(&exec, chain(stream, p, 7), 0));
     begin_beside("cuGraphLaunch");
