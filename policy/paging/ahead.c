@@ -40,8 +40,7 @@ static struct {
     _Atomic uint32_t asked, calls; /* calls: 1 while the thread calls the driver */
     uint64_t began_ns;             /* that call */
     _Atomic bool stopped;
-    struct ag_device *_Atomic device;                  /* that it was asked for last */
-    struct ag_device *_Atomic devices[AG_MAX_DEVICES]; /* that it ever was; then NULL */
+    struct ag_device *_Atomic device; /* that it was asked for last */
     _Atomic size_t piece_bytes;
 } self;
 
@@ -122,7 +121,7 @@ static bool is_any_kept(void)
 {
     struct ag_device *device;
 
-    for (unsigned i = 0; i < AG_MAX_DEVICES && (device = atomic_load(&self.devices[i])); i++)
+    for (unsigned i = 0; (device = ag_device_met(i)); i++)
         if (ag_handles_kept_on_host(device))
             return true;
     return false;
@@ -138,7 +137,7 @@ static void give_back_for_all(void)
 {
     struct ag_device *device;
 
-    for (unsigned i = 0; i < AG_MAX_DEVICES && (device = atomic_load(&self.devices[i])); i++)
+    for (unsigned i = 0; (device = ag_device_met(i)); i++)
         give_back_for(device);
 }
 
@@ -173,17 +172,6 @@ static bool start_making(void)
     return atomic_load(&self.state) == STARTED;
 }
 
-static void remember_device(struct ag_device *device)
-{
-    struct ag_device *there = NULL;
-
-    for (unsigned i = 0; i < AG_MAX_DEVICES && there != device; i++) {
-        there = NULL;
-        if (atomic_compare_exchange_strong(&self.devices[i], &there, device))
-            return;
-    }
-}
-
 void ag_ahead_look(struct ag_device *device, size_t piece_bytes)
 {
     uint64_t wanted = ag_budget_size(device) / AHEAD_PART;
@@ -191,7 +179,6 @@ void ag_ahead_look(struct ag_device *device, size_t piece_bytes)
     if (!ag_handles_are_scarce(device) || ag_handles_kept_on_host(device) + piece_bytes > wanted ||
         atomic_load(&self.stopped))
         return;
-    remember_device(device);
     atomic_store(&self.device, device);
     atomic_store(&self.piece_bytes, piece_bytes);
     if (!start_making())

@@ -7,6 +7,7 @@
 
 #include "interpose/core/base/clock.h"
 #include "policy/budget.h"
+#include "policy/contexts/context.h"
 #include "policy/order/capture.h"
 #include "policy/paging/handles.h"
 #include "policy/paging/latch.h"
@@ -58,6 +59,11 @@ static void call_driver(void)
 CUstreamCaptureMode ag_capture_relax(void)
 {
     return CU_STREAM_CAPTURE_MODE_RELAXED;
+}
+
+struct ag_device *ag_device_met(unsigned i)
+{
+    return i == 0 ? device : i == 1 ? other : NULL;
 }
 
 uint64_t ag_budget_size(const struct ag_device *of)
