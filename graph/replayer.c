@@ -118,17 +118,17 @@ static bool enter_context(const struct ag_stream *stream, bool *ret_pushed)
  * device go on (by a value that a kernel polls, or the other half of a collective). So a call waits
  * without bound only if it would anyhow, must come after that work, or this thread submits to that
  * stream, too. A capture, a graph and work that is not recorded come after that of their own
- * streams, which are flushed by themselves. */
+ * streams, which are flushed by themselves; a call that is no work comes after none. */
 static bool waits_for_owner(const struct ag_stream *stream, enum ag_flush why)
 {
     bool is_ordered = stream->id.is_legacy || stream->id.is_blocking;
-    bool is_call = why == AG_FLUSH_CALL || why == AG_FLUSH_CAPTURE || why == AG_FLUSH_UNRECORDED;
+    bool is_work = why == AG_FLUSH_CAPTURE || why == AG_FLUSH_UNRECORDED;
 
     if (stream->threads >> ag_stream_thread() % 64 & 1 || (why == AG_FLUSH_COPY && is_ordered))
         return true;
-    if (why == AG_FLUSH_FREE || (is_call && is_ordered))
+    if (why == AG_FLUSH_FREE || (is_work && is_ordered))
         return stream->id.context == ag_context_current();
-    return !is_call && why != AG_FLUSH_COPY;
+    return !is_work && why != AG_FLUSH_CALL && why != AG_FLUSH_COPY;
 }
 
 /* comes_after: what is to be done is work of the stream. */

@@ -120,7 +120,7 @@ static inline void ag_entry_before(int why)
 {
     if (why >= 0 && ag_replay_holds())
         ag_replay_flush_all((enum ag_flush)why);
-    if ((why == AG_FLUSH_FREE || why == AG_FLUSH_END) && ag_entry_replays_now())
+    if (why == AG_FLUSH_FREE && ag_entry_replays_now())
         ag_memory_forget();
 }
 

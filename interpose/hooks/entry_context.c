@@ -51,11 +51,21 @@ AG_ENTRY CUresult cuCtxSetFlags(unsigned int flags)
     return ag_entry_leave(ag_cu.cuCtxSetFlags(flags));
 }
 
+/* Before a call that ends a context, whose work it waits for, or none: `context` is NULL. It waits
+ * for no other's. */
+static void flush_ending(struct ag_context *context)
+{
+    if (context)
+        ag_replay_flush_context(context, AG_FLUSH_END);
+    if (ag_replay_holds())
+        ag_replay_flush_all(AG_FLUSH_CALL);
+    ag_entry_remaps();
+}
+
 /* Does what has to be done before the call that ends a context. */
 static void ending(struct ag_context *context)
 {
-    if (ag_entry_replays_now())
-        ag_replay_flush_context(context, AG_FLUSH_END);
+    flush_ending(context);
     ag_api_context_dying(context->handle);
     if (ag_holders_on())
         ag_holders_ended(context, -1);
@@ -80,8 +90,10 @@ static CUresult destroy_context(CUcontext handle, CUresult (*real)(CUcontext))
     struct ag_context *context = ag_context_find(handle);
     CUresult result;
 
-    if (!context || context->primary_references) /* the driver refuses it */
+    if (!context || context->primary_references) { /* the driver refuses it */
+        flush_ending(NULL);
         return real(handle);
+    }
     ending(context);
     ag_context_forget(context);
     result = real(handle);
@@ -131,8 +143,10 @@ static bool detached(CUcontext handle)
 AG_ENTRY CUresult cuCtxDetach(CUcontext handle)
 {
     AG_ENTER(cuCtxDetach, handle);
-    if (detached(handle))
+    if (detached(handle)) {
+        flush_ending(NULL);
         return ag_entry_leave(ag_cu.cuCtxDetach(handle));
+    }
     return ag_entry_leave(destroy_context(handle, ag_cu.cuCtxDetach));
 }
 
@@ -173,6 +187,8 @@ static struct ag_context *primary_ending(CUdevice device, bool reset)
         if (ag_holders_on())
             ag_holders_ended(NULL, device);
         ending(context);
+    } else {
+        flush_ending(NULL);
     }
     return context;
 }
@@ -262,7 +278,7 @@ AG_ENTRY CUresult cuGreenCtxDestroy(CUgreenCtx green)
 
     AG_ENTER(cuGreenCtxDestroy, green);
     device = ag_green_device(green);
-    dying = device < 0 ? NULL : primary_ending(device, false);
+    dying = primary_ending(device, false);
     ag_green_destroyed(green);
     result = after_primary_release(ag_cu.cuGreenCtxDestroy(green), dying, device);
     ag_context_changed();

@@ -58,11 +58,14 @@ static __attribute__((noinline)) CUresult free_told(CUdeviceptr dptr, const void
 }
 
 /* A free waits for the context that has the memory, whichever is current. So what is withheld there
- * is submitted, however long that takes: before, it was only tried for a while. */
-static inline void flush_owner(CUdeviceptr dptr)
+ * is submitted, however long that takes: before, it was only tried for a while. That of nothing
+ * waits for nothing. */
+static inline void flush_before_free(CUdeviceptr dptr)
 {
     struct ag_block_seen block;
 
+    if (dptr)
+        ag_entry_before(AG_FLUSH_FREE);
     if (AG_UNLIKELY(ag_replay_holds()) && ag_context_count() > 1 && ag_ledger_look(dptr, &block))
         ag_replay_flush_context(block.context, AG_FLUSH_DEVICE);
 }
@@ -72,7 +75,7 @@ AG_ENTRY CUresult cuMemFree_v2(CUdeviceptr dptr)
     const void *caller = __builtin_return_address(0);
 
     AG_ENTER(cuMemFree_v2, dptr);
-    flush_owner(dptr);
+    flush_before_free(dptr);
     if (AG_UNLIKELY(ag_holders_any(AG_HOLDERS_OF_MEMORY | AG_HOLDERS_OF_WAITS) || ag_api_owns()))
         return ag_entry_leave(free_told(dptr, caller));
     return ag_entry_leave(ag_free(dptr, caller));

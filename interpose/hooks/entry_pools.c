@@ -141,6 +141,7 @@ static void complete_frees(void)
 AG_ENTRY CUresult cuMemPoolDestroy(CUmemoryPool pool)
 {
     AG_ENTER(cuMemPoolDestroy, pool);
+    ag_entry_remaps();
     complete_frees();
     return ag_entry_leave(ag_app_pools_destroy(pool));
 }
@@ -220,6 +221,7 @@ AG_ENTRY CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, 
 AG_ENTRY CUresult cuDeviceGraphMemTrim(CUdevice device)
 {
     AG_ENTER(cuDeviceGraphMemTrim, device);
+    ag_entry_remaps();
     complete_frees();
     return ag_entry_leave(ag_cu.cuDeviceGraphMemTrim(device));
 }

@@ -138,6 +138,7 @@ AG_ENTRY CUresult cuMemUnmap(CUdeviceptr ptr, size_t size)
     AG_ENTER(cuMemUnmap, ptr, size);
     if (is_of_cuda_malloc(ptr))
         return ag_entry_leave(CUDA_ERROR_INVALID_VALUE);
+    ag_entry_remaps();
     wait_first();
     return ag_entry_leave(ag_cu.cuMemUnmap(ptr, size));
 }

@@ -1382,16 +1382,46 @@ static void call_of_nobodys_work(unsigned call, CUcontext other, const CUdevicep
     }
 }
 
-/* None of them waits (R409, R411, R1303, R1307). */
-static void remap_beside(unsigned call, CUcontext other, const CUdeviceptr *there)
+/* None of them waits (R1303, R1307, R1309). */
+static void map_and_unmap(void)
 {
     const CUmemLocation device = {.type = CU_MEM_LOCATION_TYPE_DEVICE};
     const CUmemAccessDesc access = {device, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     const CUmemAllocationProp what = {.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = device};
-    static char memory[8192] __attribute__((aligned(4096)));
     CUmemGenericAllocationHandle handle;
     const size_t bytes = 2 << 20;
     CUdeviceptr mapped;
+
+    OK(cuMemCreate(&handle, bytes, &what, 0));
+    OK(cuMemAddressReserve(&mapped, bytes, 0, 0, 0));
+    OK(cuMemMap(mapped, bytes, 0, handle, 0));
+    OK(cuMemSetAccess(mapped, bytes, &access, 1));
+    OK(cuMemRelease(handle));
+    OK(cuMemUnmap(mapped, bytes));
+    OK(cuMemAddressFree(mapped, bytes));
+}
+
+static void make_and_destroy_objects(void)
+{
+    const CUDA_ARRAY_DESCRIPTOR shape = {16, 16, CU_AD_FORMAT_UNSIGNED_INT32, 1};
+    CUDA_RESOURCE_DESC resource = {.resType = CU_RESOURCE_TYPE_ARRAY};
+    const CUDA_TEXTURE_DESC how = {.filterMode = CU_TR_FILTER_MODE_POINT};
+    CUsurfObject surface;
+    CUtexObject texture;
+
+    OK(cuArrayCreate(&resource.res.array.hArray, &shape));
+    OK(cuTexObjectCreate(&texture, &resource, &how, NULL));
+    OK(cuTexObjectDestroy(texture));
+    OK(cuSurfObjectCreate(&surface, &resource));
+    OK(cuSurfObjectDestroy(surface));
+}
+
+/* None of them waits (R409, R411). */
+static void remap_beside(unsigned call, CUcontext other, const CUdeviceptr *there)
+{
+    const CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                  .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+    static char memory[8192] __attribute__((aligned(4096)));
     CUmemoryPool pool;
 
     (void)other;
@@ -1401,18 +1431,52 @@ static void remap_beside(unsigned call, CUcontext other, const CUdeviceptr *ther
         OK(cuMemHostRegister(memory, sizeof(memory), 0));
         OK(cuDeviceGetDefaultMemPool(&pool, 0));
         OK(cuMemPoolTrimTo(pool, 0));
-        return;
+    } else if (call == 1) {
+        map_and_unmap();
+    } else if (call == 2) {
+        make_and_destroy_objects();
+    } else {
+        OK(cuMemPoolCreate(&pool, &props));
+        OK(cuMemPoolDestroy(pool));
+        OK(cuDeviceGraphMemTrim(0));
     }
-    OK(cuMemCreate(&handle, bytes, &what, 0));
-    OK(cuMemAddressReserve(&mapped, bytes, 0, 0, 0));
-    OK(cuMemMap(mapped, bytes, 0, handle, 0));
-    OK(cuMemSetAccess(mapped, bytes, &access, 1));
-    OK(cuMemRelease(handle));
 }
 
 static void remapping_beside_a_full_queue(void)
 {
-    beside_held_up(CU_STREAM_NON_BLOCKING, "call", 2, remap_beside);
+    beside_held_up(CU_STREAM_NON_BLOCKING, "call", 4, remap_beside);
+}
+
+/* Nor do they come after the work of streams that block. */
+static void remapping_beside_a_blocking_stream(void)
+{
+    beside_held_up(CU_STREAM_DEFAULT, "call", 4, remap_beside);
+}
+
+/* Contexts that end wait for their own work, and for none where they live on. */
+static void end_beside(unsigned call, CUcontext other, const CUdeviceptr *there)
+{
+    CUcontext context;
+
+    (void)other;
+    (void)there;
+    if (call == 0) {
+        OK(cuCtxCreate(&context, NULL, 0, 0));
+        OK(cuCtxDestroy(context));
+    } else if (call == 1) {
+        OK(cuDevicePrimaryCtxRetain(&context, 0));
+        OK(cuDevicePrimaryCtxRetain(&context, 0));
+        OK(cuDevicePrimaryCtxRelease(0));
+        OK(cuDevicePrimaryCtxRelease(0));
+    } else {
+        OK(cuCtxSetCurrent(shared_context));
+        OK(cuMemFree(0)); /* waits for nothing (R413) */
+    }
+}
+
+static void ending_beside_a_full_queue(void)
+{
+    beside_held_up(CU_STREAM_NON_BLOCKING, "call", 3, end_beside);
 }
 
 static void calls_beside_a_full_queue(void)
@@ -1762,6 +1826,8 @@ static const struct part parts[] = {
     {"full-queue-copies", copies_beside_a_full_queue},
     {"full-queue-calls", calls_beside_a_full_queue},
     {"full-queue-remapping", remapping_beside_a_full_queue},
+    {"full-queue-ending", ending_beside_a_full_queue},
+    {"full-queue-blocking", remapping_beside_a_blocking_stream},
     {"full-queue-begin", begin_beside_a_full_queue},
     {"full-queue-tuning", tuning_beside_a_full_queue},
     {"freed-elsewhere", freed_from_elsewhere},

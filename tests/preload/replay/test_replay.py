@@ -215,7 +215,7 @@ class Replay(Case):
                 self.assertGreater(self.replayed(result)['watchdog_releases'], 0)
 
     def test_calls_beside_a_full_queue(self):
-        for part in ('', '-copies', '-calls', '-remapping', '-tuning', '-begin'):
+        for part in ('', '-copies', '-calls', '-remapping', '-blocking', '-ending', '-tuning', '-begin'):
             for _, result in self.part('full-queue' + part, variants=[LONG_HOLD]):
                 self.assertGreater(self.replayed(result)['watchdog_releases'], 0)
 

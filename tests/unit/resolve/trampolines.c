@@ -104,7 +104,7 @@ static __attribute__((noinline)) void work(void)
 
 void ag_replay_flush_all(enum ag_flush why)
 {
-    CHECK(why == AG_FLUSH_CALL);
+    CHECK(why == AG_FLUSH_CALL || why == AG_FLUSH_UNRECORDED);
     flushes++;
     work();
 }
