@@ -24,16 +24,20 @@ static void note_code(bool prints)
 
 /* --- attributes of functions --- */
 
+/* What was withheld is launched as the function was. */
 static void tuning(const struct ag_func_attrs *func_attrs)
 {
-    if (!ag_func_attrs_holds(func_attrs))
-        ag_replay_forget_code(AG_FLUSH_CODE, false);
+    if (!ag_func_attrs_holds(func_attrs) && ag_replay_holds())
+        ag_replay_flush_all(AG_FLUSH_CALL);
 }
 
+/* Graphs are dropped after the call: those that are built beside it keep the old, too. */
 static CUresult took(CUresult result, const struct ag_func_attrs *func_attrs)
 {
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS && !ag_func_attrs_holds(func_attrs)) {
+        ag_replay_forget_code(AG_FLUSH_CODE, false);
         ag_func_attrs_note(func_attrs);
+    }
     if (func_attrs->kind == AG_FUNC_ATTRIBUTE &&
         func_attrs->attribute == CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH)
         /* what is known of the function says that it has no clusters, perhaps */

@@ -744,6 +744,19 @@ static void unloading(void)
     tell("changed");
 }
 
+/* A call that is refused changes nothing that graphs keep. */
+static void refused_attributes(void)
+{
+    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+
+    for (uint32_t iteration = 0; iteration < 20; iteration++) {
+        if (cuFuncSetAttribute(kernel_step, CU_FUNC_ATTRIBUTE_NUM_REGS, 1) == CUDA_SUCCESS)
+            say("it was set");
+        part_of_iteration(stream, iteration, 0, STEPS);
+    }
+    tell("refused");
+}
+
 static void *unload_steps(void *unused)
 {
     (void)unused;
@@ -1825,6 +1838,7 @@ static const struct part parts[] = {
     {"full-queue", beside_a_full_queue},
     {"full-queue-copies", copies_beside_a_full_queue},
     {"full-queue-calls", calls_beside_a_full_queue},
+    {"refused-attributes", refused_attributes},
     {"full-queue-remapping", remapping_beside_a_full_queue},
     {"full-queue-ending", ending_beside_a_full_queue},
     {"full-queue-blocking", remapping_beside_a_blocking_stream},

@@ -214,6 +214,10 @@ class Replay(Case):
             for _, result in self.part(name, variants=[LONG_HOLD]):
                 self.assertGreater(self.replayed(result)['watchdog_releases'], 0)
 
+    def test_refused_attributes_drop_no_graph(self):
+        for _, result in self.part('refused-attributes', variants=[LONG_HOLD]):
+            self.assertEqual(self.replayed(result)['segments_forgotten'], 0)
+
     def test_calls_beside_a_full_queue(self):
         for part in ('', '-copies', '-calls', '-remapping', '-blocking', '-ending', '-tuning', '-begin'):
             for _, result in self.part('full-queue' + part, variants=[LONG_HOLD]):
