@@ -193,6 +193,10 @@ static inline CUresult free_ordered(struct ag_block *block)
         put_aside(block);
     else
         keep_or_release(block);
+    /* The capture of a thread that has ended closes without a call. */
+    if (__builtin_expect(atomic_load_explicit(&set_aside, memory_order_relaxed) != NULL, 0) &&
+        !ag_capture_is_open())
+        ag_alloc_capture_closed();
     return CUDA_SUCCESS;
 }
 

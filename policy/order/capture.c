@@ -10,6 +10,7 @@
 #endif
 #include "policy/order/capture.h"
 
+#include <pthread.h>
 #include <unistd.h>
 
 #include "interpose/core/base/threads/lock.h"
@@ -132,10 +133,53 @@ void ag_capture_opening(void)
     wait_for_guard();
 }
 
+/* --- threads that end --- */
+
+static pthread_once_t key_once = PTHREAD_ONCE_INIT;
+static pthread_key_t key;
+static bool has_key;
+
+static void forget_captures_of(int thread)
+{
+    ag_lock_take(&captures.lock);
+    for (unsigned i = captures.n; i-- > 0;) {
+        if (captures.open[i].thread != thread)
+            continue;
+        captures.open[i] = captures.open[--captures.n];
+        (void)count_out();
+    }
+    ag_lock_release(&captures.lock);
+}
+
+/* The driver destroys the thread's own streams, and their captures with them; what the program has
+ * to do at the end of its threads comes first, so this waits for the second turn. */
+static void capturing_thread_ends(void *turn)
+{
+    static char second;
+
+    if (turn == &second || pthread_setspecific(key, &second))
+        forget_captures_of(gettid());
+}
+
+static void make_end_key(void)
+{
+    has_key = !pthread_key_create(&key, capturing_thread_ends);
+}
+
+/* Without a key the capture is never counted out, as one that the list has no room for. */
+static void note_capturing_thread(void)
+{
+    (void)pthread_once(&key_once, make_end_key);
+    if (has_key)
+        (void)pthread_setspecific(key, &captures);
+}
+
 bool ag_capture_opened(CUstream stream, bool per_thread, struct ag_context *context, bool success)
 {
     struct capture capture = capture_named(stream, per_thread);
 
+    if (success && capture.thread)
+        note_capturing_thread();
     capture.context = context;
     return add_capture(capture, success);
 }

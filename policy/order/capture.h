@@ -65,8 +65,9 @@ void ag_capture_restore(CUstreamCaptureMode previous);
 bool ag_capture_takes(CUstream stream, bool per_thread);
 
 /* Called before the driver call that begins a capture, and after it. `per_thread`: the call was of
- * the flavour whose NULL stream is the thread's own. True: no capture is open any more (the call
- * failed), and memory that was set aside may be freed. */
+ * the flavour whose NULL stream is the thread's own, whose capture ends with the thread at the
+ * latest. True: no capture is open any more (the call failed), and memory that was set aside may be
+ * freed. */
 void ag_capture_opening(void);
 bool ag_capture_opened(CUstream stream, bool per_thread, struct ag_context *context, bool success);
 /* Called after a call that may have ended the capture on `stream`. True: no capture is open any

@@ -148,6 +148,33 @@ static void in_stream_order(void)
     }
 }
 
+static void *capture_for_good(void *block)
+{
+    OK(cuCtxSetCurrent(context));
+    OK(begin_capture(CU_STREAM_PER_THREAD, CU_STREAM_CAPTURE_MODE_RELAXED));
+    OK(cuMemFree((CUdeviceptr)(uintptr_t)block));
+    return NULL;
+}
+
+/* A thread ends while its own stream captures: the stream goes, and the capture with it. */
+static void threads_that_end(void)
+{
+    pthread_t thread;
+    CUdeviceptr p;
+
+    for (unsigned turn = 0; turn < 3; turn++) {
+        OK(cuMemAlloc(&p, 4 << 20));
+        OK(pthread_create(&thread, NULL, capture_for_good, (void *)(uintptr_t)p));
+        OK(pthread_join(thread, NULL));
+        for (unsigned i = 0; i < 100; i++) {
+            OK(cuMemAlloc(&p, 4 << 20));
+            launch_fill(NULL, p, 4, i);
+            OK(cuMemFree(p));
+        }
+        say("thread %u has ended", turn);
+    }
+}
+
 int main(int argc, char **argv)
 {
     CUstream streams[2];
@@ -157,6 +184,10 @@ int main(int argc, char **argv)
     context = device_open();
     if (argc > 1 && !strcmp(argv[1], "streams")) {
         streams_that_go();
+        return 0;
+    }
+    if (argc > 1 && !strcmp(argv[1], "ended")) {
+        threads_that_end();
         return 0;
     }
     if (argc > 1 && !strcmp(argv[1], "ordered")) {

@@ -82,6 +82,16 @@ class Order(Case):
             self.skipTest('this simulated driver cannot capture')
         self.same(command, variants=EVERY)
 
+    def test_threads_that_end_in_a_capture(self):
+        command = [program('preload_capture'), 'ended']
+        if run(command).status == 77:
+            self.skipTest('this simulated driver cannot capture')
+        for variant, result in self.same(command, variants=EVERY):
+            with self.subTest(settings=variant):
+                if variant.get('ALLOGRAFT_POLICY') == 'pool' and 'ALLOGRAFT_CACHE' not in variant:
+                    # All but the first two, so what was set aside came back.
+                    self.assertGreaterEqual(result.report()['cache']['hits'], 301)
+
     def test_streams_destroyed_in_a_capture(self):
         command = [program('preload_capture'), 'streams']
         if run(command).status == 77:
