@@ -97,6 +97,7 @@ struct flush {
     struct ag_context *context; /* only streams of this one; NULL: of all */
     uint32_t thread;            /* only those that this thread used last; 0: all */
     bool legacy, blocking;      /* only streams of that kind; both false: of any */
+    bool is_work;               /* what comes is work, on a stream that is not known */
 };
 
 static bool is_wait(enum ag_flush why)
@@ -114,21 +115,26 @@ static bool enter_context(const struct ag_stream *stream, bool *ret_pushed)
     return false;
 }
 
+/* May work on other streams come after that of this one? */
+static bool is_ordered(const struct ag_stream *stream)
+{
+    return stream->id.is_legacy || stream->id.is_blocking;
+}
+
 /* The owner may be blocked inside the driver by a full queue, until this thread's call lets the
  * device go on (by a value that a kernel polls, or the other half of a collective). So a call waits
  * without bound only if it would anyhow, must come after that work, or this thread submits to that
  * stream, too. A capture, a graph and work that is not recorded come after that of their own
- * streams, which are flushed by themselves; a call that is no work comes after none. */
+ * streams, and after what those come after, which is flushed by itself; other calls after none. */
 static bool waits_for_owner(const struct ag_stream *stream, enum ag_flush why)
 {
-    bool is_ordered = stream->id.is_legacy || stream->id.is_blocking;
-    bool is_work = why == AG_FLUSH_CAPTURE || why == AG_FLUSH_UNRECORDED;
-
-    if (stream->threads >> ag_stream_thread() % 64 & 1 || (why == AG_FLUSH_COPY && is_ordered))
+    if (stream->threads >> ag_stream_thread() % 64 & 1)
         return true;
-    if (why == AG_FLUSH_FREE || (is_work && is_ordered))
+    if (why == AG_FLUSH_FREE)
         return stream->id.context == ag_context_current();
-    return !is_work && why != AG_FLUSH_CALL && why != AG_FLUSH_COPY;
+    if (why == AG_FLUSH_COPY)
+        return is_ordered(stream);
+    return why != AG_FLUSH_CALL && why != AG_FLUSH_CAPTURE && why != AG_FLUSH_UNRECORDED;
 }
 
 /* comes_after: what is to be done is work of the stream. */
@@ -165,7 +171,8 @@ static void flush_visited(struct ag_stream *stream, void *data)
     if ((which->legacy && !atomic_load_explicit(&stream->id.is_legacy, relaxed)) ||
         (which->blocking && !atomic_load_explicit(&stream->id.is_blocking, relaxed)))
         return;
-    flush(stream, which->why, false);
+    flush(stream, which->why,
+          which->is_work && is_ordered(stream) && stream->id.context == ag_context_current());
 }
 
 /* Flushes the legacy stream of the context, or the blocking ones. */
@@ -312,6 +319,13 @@ void ag_replay_flush_all(enum ag_flush why)
         ag_stream_each(flush_visited, &which);
     else if (ag_replay_holds())
         ag_stream_each_open(flush_visited, &which);
+}
+
+void ag_replay_flush_before_work(void)
+{
+    if (ag_replay_holds())
+        ag_stream_each_open(flush_visited,
+                            &(struct flush){.why = AG_FLUSH_UNRECORDED, .is_work = true});
 }
 
 CUresult ag_replay_late(CUresult result)

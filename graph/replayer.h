@@ -175,6 +175,7 @@ void ag_replay_flush_stream(CUstream stream, bool per_thread, enum ag_flush why)
 void ag_replay_flush_context(struct ag_context *context, enum ag_flush why); /* NULL: current */
 void ag_replay_flush_thread(enum ag_flush why); /* of what this thread submitted last */
 void ag_replay_flush_all(enum ag_flush why);
+void ag_replay_flush_before_work(void); /* on a stream that is not known */
 /* Memory is about to be allocated in the order of the stream. What the stream withholds does not
  * use that memory and stays withheld, with two exceptions:
  * - on the legacy stream the allocation is ordered against all blocking streams: these are flushed;

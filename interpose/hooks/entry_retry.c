@@ -45,7 +45,7 @@ static CUresult named_as(CUresult result, const CUfunction *function, CUkernel k
 static void note_old_launch(CUfunction function, CUstream stream)
 {
     ag_launches_add(function, stream);
-    ag_watch_work(stream, false);
+    ag_entry_passes_on(stream, false);
     ag_latch_end();
 }
 

@@ -49,8 +49,10 @@ static void act_before_call(unsigned number)
     }
     if (kind == AG_KIND_CODE && ag_entry_replays_now())
         ag_replay_forget_code(AG_FLUSH_CODE, false);
+    else if (ag_kind_may_be_work(kind))
+        ag_replay_flush_before_work();
     else if (ag_replay_holds())
-        ag_replay_flush_all(ag_kind_may_be_work(kind) ? AG_FLUSH_UNRECORDED : AG_FLUSH_CALL);
+        ag_replay_flush_all(AG_FLUSH_CALL);
     if (ag_kind_changes_what_graphs_name(kind) && ag_entry_replays_now())
         ag_memory_forget();
 }

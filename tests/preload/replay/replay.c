@@ -1497,6 +1497,11 @@ static void calls_beside_a_full_queue(void)
     beside_held_up(CU_STREAM_NON_BLOCKING, "call", 3, call_of_nobodys_work);
 }
 
+static void calls_beside_a_blocking_stream(void)
+{
+    beside_held_up(CU_STREAM_DEFAULT, "call", 3, call_of_nobodys_work);
+}
+
 static CUfunction kernel_deep;
 static uint32_t deep_bytes;
 
@@ -1839,6 +1844,7 @@ static const struct part parts[] = {
     {"full-queue-copies", copies_beside_a_full_queue},
     {"full-queue-calls", calls_beside_a_full_queue},
     {"refused-attributes", refused_attributes},
+    {"full-queue-calls-blocking", calls_beside_a_blocking_stream},
     {"full-queue-remapping", remapping_beside_a_full_queue},
     {"full-queue-ending", ending_beside_a_full_queue},
     {"full-queue-blocking", remapping_beside_a_blocking_stream},

@@ -219,7 +219,8 @@ class Replay(Case):
             self.assertEqual(self.replayed(result)['segments_forgotten'], 0)
 
     def test_calls_beside_a_full_queue(self):
-        for part in ('', '-copies', '-calls', '-remapping', '-blocking', '-ending', '-tuning', '-begin'):
+        for part in ('', '-copies', '-calls', '-calls-blocking', '-remapping', '-blocking', '-ending', '-tuning',
+                     '-begin'):
             for _, result in self.part('full-queue' + part, variants=[LONG_HOLD]):
                 self.assertGreater(self.replayed(result)['watchdog_releases'], 0)
 

@@ -104,7 +104,15 @@ static __attribute__((noinline)) void work(void)
 
 void ag_replay_flush_all(enum ag_flush why)
 {
-    CHECK(why == AG_FLUSH_CALL || why == AG_FLUSH_UNRECORDED);
+    CHECK(why == AG_FLUSH_CALL);
+    flushes++;
+    work();
+}
+
+void ag_replay_flush_before_work(void)
+{
+    if (!ag_replay_holds())
+        return;
     flushes++;
     work();
 }
