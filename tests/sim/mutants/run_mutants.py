@@ -18,6 +18,9 @@ import diff_policies  # noqa: E402: it lies beside us
 import diff_run  # noqa: E402: likewise
 import mutate  # noqa: E402: likewise
 
+# A known seed that notices in nine of ten runs is missed by all of them once in a million.
+KNOWN_TRIES = 6
+
 ROW = re.compile(r'^(CONTROL|MUTANT)\((\w+), "(.*)"\)', re.M)
 
 
@@ -59,9 +62,11 @@ def differing(name, native, runs, first, last):
 
 
 def chunks(rows, args, size):
-    """(first, last, how many seeds came before, which rows): a seed that is known to notice one is for that one."""
+    """(first, last, how many seeds came before, which rows): a seed that is known to notice one is for that one, and is
+    tried again where it did not: on a busy machine threads may meet in another order, and a search takes minutes."""
     for seed in sorted({row.seed for row in rows if row.seed}):
-        yield seed, seed, 0, [row for row in rows if row.seed == seed]
+        for _ in range(KNOWN_TRIES):
+            yield seed, seed, 0, [row for row in rows if row.seed == seed]
     known = [int(seed) for seed in args.known.split(',') if seed]
     for n, seed in enumerate(known):
         yield seed, seed, n, rows
