@@ -32,6 +32,18 @@ def read_text(path):
         return f.read()
 
 
+def lines_with(letters, lowered):
+    """The numbers of the lines of a text with some of the letters; to look for letters is quicker than for expressions."""
+    numbers = set()
+    for part in letters:
+        number, counted, at = 0, 0, lowered.find(part)
+        while at >= 0:
+            number += lowered.count('\n', counted, at)
+            numbers.add(number)
+            counted, at = at, lowered.find(part, at + 1)
+    return sorted(numbers)
+
+
 def run(*command):
     """Standard output of a binutils command, which must succeed. The C locale keeps its words."""
     return subprocess.run(command, check=True, stdout=subprocess.PIPE, universal_newlines=True,

@@ -4,7 +4,7 @@ import os
 import re
 import sys
 
-from contract import finish, list_files, read_text
+from contract import finish, lines_with, list_files, read_text
 
 PRODUCT = r'(interpose|policy|graph)/'
 ANYWHERE = r''
@@ -62,18 +62,6 @@ EXCEPTIONS = [
 def compiled():
     return [(letters.split('|'), re.compile(r'(?<![A-Za-z])(?:%s)(?![A-Za-z])' % pattern, re.I), re.compile(where), field)
             for _, letters, pattern, where, field in TERMS]
-
-
-def lines_with(letters, lowered):
-    """The numbers of the lines of a text with some of the letters; to look for letters is quicker than for expressions."""
-    numbers = set()
-    for part in letters:
-        number, counted, at = 0, 0, lowered.find(part)
-        while at >= 0:
-            number += lowered.count('\n', counted, at)
-            numbers.add(number)
-            counted, at = at, lowered.find(part, at + 1)
-    return sorted(numbers)
 
 
 def problems_of(path, text, terms):
