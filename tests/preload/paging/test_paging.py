@@ -4,7 +4,7 @@
 import os
 import unittest
 
-from harness import SEEDS, SOME, Case, but_under_tsan, main, preloaded, program, some
+from harness import SEEDS, SOME, Case, but_under_tsan, main, preloaded, program, share, some
 
 COMMAND = program('preload_paging')
 PAGE = {'ALLOGRAFT_OOM': 'page', 'ALLOGRAFT_PAGE_PIECE': '2MiB', 'ALLOGRAFT_LOG': 'error'}
@@ -548,7 +548,7 @@ class Refused(Turns):
         runs = [','.join('%s:%d:2' % (symbol, before + 1 + (n + 3 * i) % 16) for i, (symbol, before) in enumerate(symbols.items()))
                 for n in range(0, 16, 4)]
         runs += ['%s:%d:2' % (symbol, before + n) for symbol, before in symbols.items() for n in (1, 2, 5)]
-        for refused in some(runs, 4):
+        for refused in some(share(runs), 4):
             with self.subTest(refused=refused):
                 result = preloaded([COMMAND, 'whole', '8', '5'], dict(TURNS, SIM_SCHED='eager', SIM_FAIL=refused))
                 self.assertEqual((result.status, result.out), (0, 'wrong: 0\n'), result.err)
