@@ -151,6 +151,14 @@ uint64_t ag_ledger_note_export(CUdeviceptr base, uint64_t number)
     return has;
 }
 
+void ag_ledger_hand_over(struct ag_block *block, struct ag_context *context)
+{
+    unsigned i = lock_shard(block->address);
+
+    block->context = context; /* under the lock: ag_ledger_look() reads it */
+    ag_spin_release(&shards[i].lock);
+}
+
 bool ag_ledger_note_sync(CUdeviceptr base, enum ag_sync_memops set)
 {
     unsigned i = lock_shard(base);

@@ -182,6 +182,8 @@ static inline void ag_ledger_give_again(struct ag_block *block)
 
 /* Makes the block memory of another process that the program has open, `requested` bytes. */
 void ag_ledger_lend(struct ag_block *block, size_t requested);
+/* Such memory counts as that context's from now on, another one that has it open. */
+void ag_ledger_hand_over(struct ag_block *block, struct ag_context *context);
 /* The LIVE block at `base` has that SYNC_MEMOPS now. False: there is none. */
 bool ag_ledger_note_sync(CUdeviceptr base, enum ag_sync_memops set);
 /* The LIVE block at `base` has the IPC handle of that number now, unless it has one: the number it

@@ -1,9 +1,12 @@
 /* Opening memory that another process exported: see ipc.h.
  *
  * As natively, a handle that is opened twice gives the same address, which has to be closed twice,
- * and the memory stays mapped until then, whatever becomes of the other process. The other process'
- * pool is imported with its first block and released with its last; and so is each allocation,
- * where several blocks are pieces of one slab.
+ * and the memory stays mapped until then, whatever becomes of the other process. Natively each
+ * context that opens it has an address of its own, which ends with that context. Memory of a pool
+ * has one address, also where the pool is imported again, as an H200 answered: so openings are
+ * counted for each context, and the memory stays until none is left. The other process' pool is
+ * imported with its first block and released with its last; and so is each allocation, where
+ * several blocks are pieces of one slab.
  *
  * Two threads may open and close the same memory at once. The first marks the entry COMING or GOING
  * and makes the driver calls without a lock; others wait until it has finished. */
@@ -55,6 +58,13 @@ struct foreign_range {
     CUdeviceptr address;
 };
 
+/* What a context has open of an import. */
+struct opening {
+    struct opening *next;
+    struct ag_context *context;
+    unsigned count; /* not closed */
+};
+
 /* A block in one. What is of a pool has one address, for all devices; what is not has one on each
  * device that opens it, and an import. */
 struct import {
@@ -63,15 +73,15 @@ struct import {
     uint64_t key; /* in `by_handle` */
     enum state state;
     bool leased;
-    unsigned count; /* of openings not closed */
-    struct ag_context *context;
+    struct opening *openings;   /* each of another device */
+    struct ag_context *context; /* one of theirs, as the block's */
     struct ag_block *block;
     struct foreign_pool *pool;
     struct foreign_range *range;
 };
 
 static struct {
-    struct ag_lock lock; /* guards all below, and the entries' state, users and count */
+    struct ag_lock lock; /* guards all below, and the entries' state, users and openings */
     struct foreign_pool *pools;
     struct foreign_range *ranges;
     struct ag_map by_handle; /* key_on() */
@@ -81,6 +91,7 @@ static struct {
 static struct ag_arena pool_arena = AG_ARENA_INIT(struct foreign_pool);
 static struct ag_arena range_arena = AG_ARENA_INIT(struct foreign_range);
 static struct ag_arena import_arena = AG_ARENA_INIT(struct import);
+static struct ag_arena opening_arena = AG_ARENA_INIT(struct opening);
 
 /* Another thread is at it, in the driver or waiting for the other process. */
 static void wait_a_little(void)
@@ -503,12 +514,6 @@ static CUresult bring_import(struct import *import, bool *ret_unknown)
 
 enum found { FOUND_OPEN, FOUND_NEW, FOUND_OF_OTHER_CONTEXT, FOUND_NO_MEMORY };
 
-/* Two contexts of one device cannot have the same memory open. */
-static bool is_of_other(const struct import *import, const struct ag_context *context)
-{
-    return import->context != context && import->context->device == context->device;
-}
-
 /* The entry that an opening on the device has to do with, or NULL: of what is coming or going
  * elsewhere nobody knows yet whether it is of a pool. Called with the lock held. */
 static struct import *find_import(const struct ag_ipc_handle *handle,
@@ -525,6 +530,66 @@ static struct import *find_import(const struct ag_ipc_handle *handle,
     return import;
 }
 
+/* The functions below are called with the lock held. False when memory for metadata runs out. */
+static bool add_opening(struct import *import, struct ag_context *context)
+{
+    struct opening *opening = ag_arena_get(&opening_arena);
+
+    if (!opening)
+        return false;
+    *opening = (struct opening){.next = import->openings, .context = context, .count = 1};
+    import->openings = opening;
+    return true;
+}
+
+static void remove_opening(struct import *import, struct opening *opening)
+{
+    struct opening **link = &import->openings;
+
+    while (*link != opening)
+        link = &(*link)->next;
+    *link = opening->next;
+    ag_arena_put(&opening_arena, opening);
+}
+
+/* A new entry, COMING; or NULL. */
+static struct import *begin_import(const struct ag_ipc_handle *handle, struct ag_context *context)
+{
+    struct import *import = ag_arena_get(&import_arena);
+
+    if (!import)
+        return NULL;
+    import->handle = *handle;
+    import->key = key_on(handle, context->device);
+    import->context = context;
+    if (add_opening(import, context)) {
+        if (ag_map_put(&self.by_handle, import->key, import))
+            return import;
+        remove_opening(import, import->openings);
+    }
+    ag_arena_put(&import_arena, import);
+    return NULL;
+}
+
+/* Opens once more what is OPEN. Two contexts of one device cannot have the same memory open. */
+static enum found open_again(struct import *import, const struct ag_ipc_handle *handle,
+                             struct ag_context *context)
+{
+    struct opening *opening = import->openings;
+
+    while (opening && opening->context->device != context->device)
+        opening = opening->next;
+    if (opening && opening->context != context)
+        return FOUND_OF_OTHER_CONTEXT;
+    if (!same_handle(&import->handle, handle))
+        return FOUND_NO_MEMORY;
+    if (opening)
+        opening->count++;
+    else if (!add_opening(import, context))
+        return FOUND_NO_MEMORY;
+    return FOUND_OPEN;
+}
+
 /* The entry of the handle: open, with one more opening counted; or new, and COMING. */
 static enum found find_or_begin(const struct ag_ipc_handle *handle, struct ag_context *context,
                                 struct import **ret)
@@ -533,29 +598,13 @@ static enum found find_or_begin(const struct ag_ipc_handle *handle, struct ag_co
     bool busy;
 
     do {
-        struct import *import;
-
         ag_lock_take(&self.lock);
-        import = find_import(handle, context->device);
-        busy = import && import->state != OPEN;
-        if (import && !busy && is_of_other(import, context)) {
-            found = FOUND_OF_OTHER_CONTEXT;
-        } else if (import && !busy && same_handle(&import->handle, handle)) {
-            import->count++;
-            *ret = import;
-            found = FOUND_OPEN;
-        } else if (!import && (import = ag_arena_get(&import_arena))) {
-            import->handle = *handle;
-            import->key = key_on(handle, context->device);
-            import->context = context;
-            import->count = 1;
-            *ret = import;
+        *ret = find_import(handle, context->device);
+        busy = *ret && (*ret)->state != OPEN;
+        if (!*ret && (*ret = begin_import(handle, context)))
             found = FOUND_NEW;
-            if (!ag_map_put(&self.by_handle, import->key, import)) {
-                ag_arena_put(&import_arena, import);
-                found = FOUND_NO_MEMORY;
-            }
-        }
+        else if (*ret && !busy)
+            found = open_again(*ret, handle, context);
         ag_lock_release(&self.lock);
         if (busy)
             wait_a_little();
@@ -569,6 +618,8 @@ static void drop_entry(struct import *import)
 {
     ag_lock_take(&self.lock);
     (void)ag_map_take(&self.by_handle, import->key);
+    while (import->openings)
+        remove_opening(import, import->openings);
     ag_lock_release(&self.lock);
     ag_arena_put(&import_arena, import);
 }
@@ -679,49 +730,86 @@ static void unmap(struct import *import)
     drop_entry(import);
 }
 
-/* One opening less. The import when it was the last: GOING, and the caller's. */
-static struct import *begin_closing(CUdeviceptr address, bool *ret_known)
+/* The functions below are called with the lock held. What that context has open of it, or NULL. */
+static struct opening *opening_of(const struct import *import, const struct ag_context *context)
 {
+    struct opening *opening = import->openings;
+
+    while (opening && opening->context != context)
+        opening = opening->next;
+    return opening;
+}
+
+/* A context has nothing open of it any more. True when no other has: then it is GOING, and the
+ * caller's, who takes it out of the table. */
+static bool leave_opening(struct import *import, struct opening *opening)
+{
+    const struct ag_context *context = opening->context;
+
+    remove_opening(import, opening);
+    if (!import->openings) {
+        import->state = GOING;
+        return true;
+    }
+    if (import->context == context) {
+        import->context = import->openings->context;
+        ag_ledger_hand_over(import->block, import->context);
+    }
+    return false;
+}
+
+enum closing { CLOSING_UNKNOWN, CLOSING_WAITS, CLOSING_LEFT, CLOSING_LAST };
+
+/* One opening less: the current context's, or another's where it has none, for natively it is the
+ * address that says whose. The last one of a context is closed once the work of that is over:
+ * CLOSING_WAITS until *waited, which is set, is that context. CLOSING_LAST: *ret_import is the
+ * caller's. */
+static enum closing close_one(CUdeviceptr address, const struct ag_context *current,
+                              struct ag_context **waited, struct import **ret_import)
+{
+    enum closing closing = CLOSING_LEFT;
+    struct opening *opening = NULL;
     struct import *import;
 
     ag_lock_take(&self.lock);
     import = address ? ag_map_get(&self.by_address, address) : NULL;
-    *ret_known = import != NULL;
-    if (import && import->state == OPEN && import->count > 1) {
-        import->count--;
-        import = NULL;
-    } else if (import && import->state == OPEN) {
-        import->state = GOING;
-    } else if (import) { /* another thread is closing it: once too often */
-        *ret_known = false;
-        import = NULL;
+    if (import && import->state == OPEN && !(opening = opening_of(import, current)))
+        opening = import->openings;
+    if (!opening) {
+        closing = CLOSING_UNKNOWN;
+    } else if (opening->count > 1) {
+        opening->count--;
+    } else if (opening->context != *waited) {
+        *waited = opening->context;
+        closing = CLOSING_WAITS;
+    } else if (leave_opening(import, opening)) {
+        (void)ag_map_take(&self.by_address, address);
+        closing = CLOSING_LAST;
     }
     ag_lock_release(&self.lock);
-    return import;
+    *ret_import = import;
+    return closing;
 }
 
 CUresult ag_ipc_close(CUdeviceptr address)
 {
+    const struct ag_context *current = ag_context_current();
+    struct ag_context *waited = NULL;
+    enum closing closing;
     struct import *import;
-    CUresult result;
-    bool known;
 
-    import = begin_closing(address, &known);
-    if (!known)
+    while ((closing = close_one(address, current, &waited, &import)) == CLOSING_WAITS) {
+        CUresult result = finish_work(waited);
+
+        if (result != CUDA_SUCCESS) /* refused, and so still the program's */
+            return result;
+    }
+    if (closing == CLOSING_UNKNOWN)
         return ag_cu.cuIpcCloseMemHandle(address);
-    if (!import)
-        return CUDA_SUCCESS;
-    result = finish_work(import->context);
-    ag_lock_take(&self.lock);
-    if (result == CUDA_SUCCESS)
-        (void)ag_map_take(&self.by_address, import->block->address);
-    else
-        import->state = OPEN; /* refused, and so still the program's */
-    ag_lock_release(&self.lock);
-    if (result != CUDA_SUCCESS)
-        return result;
-    unmap(import);
-    ag_stats_add(AG_STAT_IPC_CLOSED, 1);
+    if (closing == CLOSING_LAST) {
+        unmap(import);
+        ag_stats_add(AG_STAT_IPC_CLOSED, 1);
+    }
     return CUDA_SUCCESS;
 }
 
@@ -757,10 +845,13 @@ void ag_ipc_context_dying(const struct ag_context *context)
 
     ag_lock_take(&self.lock);
     for (size_t i = 0; i < self.by_address.capacity; i++) {
+        struct opening *opening = NULL;
+
         import = self.by_address.entries[i].value;
-        if (!self.by_address.entries[i].key || import->context != context || import->state != OPEN)
+        if (self.by_address.entries[i].key && import->state == OPEN)
+            opening = opening_of(import, context);
+        if (!opening || !leave_opening(import, opening))
             continue;
-        import->state = GOING;
         import->next = all;
         all = import;
     }
@@ -806,6 +897,7 @@ void ag_ipc_import_begin_child(void)
     ag_arena_begin_child(&pool_arena);
     ag_arena_begin_child(&range_arena);
     ag_arena_begin_child(&import_arena);
+    ag_arena_begin_child(&opening_arena);
     for (struct foreign_pool *pool = self.pools; pool; pool = pool->next)
         ag_ipc_leases_close(&pool->leases); /* what the parent has open it closes by itself */
     self.pools = NULL;

@@ -34,7 +34,7 @@ enum order {
     FROM_DEVICE,  /* at: filled with 70 by a kernel of device `value` */
     ELSEWHERE,    /* handle, at: opens it on device `value`, too, and fills it from there with 71 */
     DESCRIPTORS,  /* -> how many the guest has open */
-    DEVICE_RESET, /* primary context is reset, and made anew */
+    DEVICE_RESET, /* that of device `value`; the guest's own is made anew */
     DIE,
 };
 
@@ -225,7 +225,7 @@ static struct reply obey(const struct message *message)
     case ELSEWHERE:
         return open_elsewhere(message);
     case DEVICE_RESET:
-        reply.code = cuDevicePrimaryCtxReset(guest_device);
+        reply.code = cuDevicePrimaryCtxReset((int)message->value);
         take_device(guest_device);
         break;
     case DIE:
@@ -721,6 +721,36 @@ static void on_each_device(void)
     SAY_CODE("close on the other", g_do(CLOSE, 1, 0));
 }
 
+/* What one context has open ends with it, and what another has does not. */
+static void one_device_resets(void)
+{
+    CUdeviceptr p = filled(bytes_of_blocks(), 5);
+    struct message message = {.order = ELSEWHERE, .at = 1, .value = 1, .handle = handle_of(p)};
+    struct reply reply;
+
+    for (uint32_t reset = 0; reset < 2; reset++) {
+        unsigned stays = 1 - reset;
+
+        OK(g_open(0, message.handle));
+        OK(tell(message).code);
+        SAY_CODE("reset", g_do(DEVICE_RESET, 0, reset));
+        say("found on the other: %zu", g_ask(COUNT, stays, 71));
+        SAY_CODE("close on the other", g_do(CLOSE, stays, 0));
+        SAY_CODE("close again", g_do(CLOSE, stays, 0));
+    }
+    OK(g_open(0, message.handle));
+    OK(tell(message).code);
+    OK(g_do(LAUNCH, 0, 80));
+    SAY_CODE("close", g_do(CLOSE, 0, 0));
+    say("wrong words: %u", count_wrong(p, WORDS, 80));
+    reply = tell((struct message){.order = SECOND, .handle = message.handle});
+    say("in a second context: %d %zu", (int)reply.code, reply.number);
+    SAY_CODE("reset", g_do(DEVICE_RESET, 0, 0));
+    say("found on the other: %zu", g_ask(COUNT, 1, 80));
+    SAY_CODE("close on the other", g_do(CLOSE, 1, 0));
+    SAY_CODE("free", cuMemFree(p));
+}
+
 static void guest_resets(void)
 {
     CUdeviceptr p = filled(bytes_of_blocks(), 5);
@@ -954,6 +984,7 @@ static const struct {
     {"two_pools", two_pools, false},
     {"later_device", later_device, false},
     {"on_each_device", on_each_device, false},
+    {"one_device_resets", one_device_resets, false},
     {"refused", refused, false},
     {"tries_again", tries_again, false},
     {"stranger", stranger, false},

@@ -73,6 +73,10 @@ class Ipc(Case):
                 if counted.get('handles_given'):
                     self.assertEqual(counted['held'], 1, variant)
 
+    def test_one_of_two_devices_ends(self):
+        for more in ({}, SMALL):
+            self.life('one_device_resets', settings=dict(TWO_DEVICES, **more), seeds=SEEDS[:2])
+
     @but_under_tsan
     def test_each_its_own_policy(self):
         # Whoever gave the memory out decides whose handle it is.

@@ -25,6 +25,7 @@ enum ag_lock_rank {
     AG_RANK_HANDLES,    /* physical memory that is kept for them */
     AG_RANK_SHARD,      /* one shard of a cache of freed blocks */
     AG_RANK_SLAB,       /* one shard of the slabs */
+    AG_RANK_IPC,        /* what is given to, or taken from, other processes */
     AG_RANK_LEDGER,     /* one shard of the ledger */
     AG_RANK_PINNED,     /* blocks of pinned memory */
     AG_RANK_BUDGET,     /* memory without an address, on the budget */
@@ -32,7 +33,6 @@ enum ag_lock_rank {
     AG_RANK_RESIDENCY,  /* the estimate of where managed blocks lie */
     AG_RANK_FUNC_ATTRS, /* attributes of functions as last set */
     AG_RANK_PARAMS,     /* layouts of kernels' parameters */
-    AG_RANK_IPC,        /* what is given to, or taken from, other processes */
     AG_RANK_LIVE,       /* the most bytes that the program had */
     AG_RANK_STREAMS,    /* table of streams that may be replayed */
     AG_RANK_MARKS,      /* streams with a name that NVTX gave */
