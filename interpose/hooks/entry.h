@@ -115,20 +115,20 @@ static const signed char ag_entry_first[AG_N_HOOKS] = {
 #include "interpose/core/driver/hooks.def"
 };
 
+/* Called before a call after which addresses may be other memory. */
+static inline void ag_entry_remaps(void)
+{
+    if (ag_entry_replays_now())
+        ag_memory_forget();
+}
+
 /* `why` is known where this is compiled: nothing is left of it, or a load or two. */
 static inline void ag_entry_before(int why)
 {
     if (why >= 0 && ag_replay_holds())
         ag_replay_flush_all((enum ag_flush)why);
-    if (why == AG_FLUSH_FREE && ag_entry_replays_now())
-        ag_memory_forget();
-}
-
-/* Before a call that waits for nothing, after which addresses may be other memory. */
-static inline void ag_entry_remaps(void)
-{
-    if (ag_entry_replays_now())
-        ag_memory_forget();
+    if (why == AG_FLUSH_FREE)
+        ag_entry_remaps();
 }
 
 /* True when the hook is to do its work, with the thread marked as inside. */

@@ -127,6 +127,21 @@ static bool remove_capture(struct capture capture, struct ag_context **ret_conte
     return found;
 }
 
+/* Captures end with their context, or with the thread whose own stream it is: `context` is NULL. */
+static void forget_captures(const struct ag_context *context, int thread)
+{
+    ag_lock_take(&captures.lock);
+    for (unsigned i = captures.n; i-- > 0;) {
+        const struct capture *capture = &captures.open[i];
+
+        if (context ? capture->context != context : capture->thread != thread)
+            continue;
+        captures.open[i] = captures.open[--captures.n];
+        (void)count_out();
+    }
+    ag_lock_release(&captures.lock);
+}
+
 void ag_capture_opening(void)
 {
     atomic_fetch_add_explicit(&ag_captures_open, 1, memory_order_seq_cst);
@@ -139,18 +154,6 @@ static pthread_once_t key_once = PTHREAD_ONCE_INIT;
 static pthread_key_t key;
 static bool has_key;
 
-static void forget_captures_of(int thread)
-{
-    ag_lock_take(&captures.lock);
-    for (unsigned i = captures.n; i-- > 0;) {
-        if (captures.open[i].thread != thread)
-            continue;
-        captures.open[i] = captures.open[--captures.n];
-        (void)count_out();
-    }
-    ag_lock_release(&captures.lock);
-}
-
 /* The driver destroys the thread's own streams, and their captures with them; what the program has
  * to do at the end of its threads comes first, so this waits for the second turn. */
 static void capturing_thread_ends(void *turn)
@@ -158,7 +161,7 @@ static void capturing_thread_ends(void *turn)
     static char second;
 
     if (turn == &second || pthread_setspecific(key, &second))
-        forget_captures_of(gettid());
+        forget_captures(NULL, gettid());
 }
 
 static void make_end_key(void)
@@ -213,14 +216,7 @@ bool ag_capture_stream_destroyed(CUstream stream, struct ag_context *context, bo
 
 void ag_capture_context_gone(const struct ag_context *context)
 {
-    ag_lock_take(&captures.lock);
-    for (unsigned i = captures.n; i-- > 0;) {
-        if (captures.open[i].context != context)
-            continue;
-        captures.open[i] = captures.open[--captures.n];
-        (void)count_out();
-    }
-    ag_lock_release(&captures.lock);
+    forget_captures(context, 0);
 }
 
 void ag_capture_begin_child(void)

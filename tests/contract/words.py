@@ -9,46 +9,40 @@ from contract import finish, lines_with, list_files, read_text
 PRODUCT = r'(interpose|policy|graph)/'
 ANYWHERE = r''
 
-# The word, letters that stand in all that is meant (of several, |, one does), what it looks like, where it is meant,
-# and what the field says. A word begins and ends where letters do, so that n_lanes and lane_of count and planes does
-# not; (?-i:...) goes by its letters' case.
+# Letters that stand in all that is meant (of several, |, one does), what it looks like, where it is meant, and what the
+# field says. A word begins and ends where letters do, so that n_lanes and lane_of count and planes does not; (?-i:...)
+# goes by its letters' case.
 TERMS = [
-    ('lane', 'lane', r'lanes?', ANYWHERE, 'stream, stream state'),
-    ('home', 'home', r'(?<!cuda_)(?-i:homes?)', PRODUCT, 'context state'),
-    ('nap', 'nap', r'naps?|napping', ANYWHERE, 'back-off'),
-    ('tires', 'tires', r'tires', ANYWHERE, 'backs off'),
-    ('looks on', 'look', r'look(?:s|ing)? on(?!ly)', ANYWHERE, 'samples, watches'),
-    ('quiet', 'quiet', r'quiet', PRODUCT, 'fast path, silent'),
-    ('passage', 'passage', r'passages?', ANYWHERE, 'trampoline'),
-    ('door', 'door', r'doors?', ANYWHERE, 'entry point, lookup path'),
-    ('STILL, SELF, FIRST', 'still|self|first', r'(?-i:STILL|SELF|FIRST)', r'interpose/core/driver/hooks\.def$',
-     'NO_FLUSH, MANUAL, FLUSH'),
-    ('wish', 'wish', r'wish(?:es|ed)?', ANYWHERE, 'request parameters'),
-    ('shape', 'shape', r'shapes?', PRODUCT, 'memory descriptor'),
-    ('detail', 'detail', r'ag_details?(?:_\w+)?|detail\.[ch]', ANYWHERE, 'interned attributes'),
-    ('params.c', 'params.|record.|leave.|green.', r'(?<![_/\w])(?:params|record|leave|green)\.[ch]', ANYWHERE,
+    ('lane', r'lanes?', ANYWHERE, 'stream, stream state'),
+    ('home', r'(?<!cuda_)(?-i:homes?)', PRODUCT, 'context state'),
+    ('nap', r'naps?|napping', ANYWHERE, 'back-off'),
+    ('tires', r'tires', ANYWHERE, 'backs off'),
+    ('look', r'look(?:s|ing)? on(?!ly)', ANYWHERE, 'samples, watches'),
+    ('quiet', r'quiet', PRODUCT, 'fast path, silent'),
+    ('passage', r'passages?', ANYWHERE, 'trampoline'),
+    ('door', r'doors?', ANYWHERE, 'entry point, lookup path'),
+    ('still|self|first', r'(?-i:STILL|SELF|FIRST)', r'interpose/core/driver/hooks\.def$', 'NO_FLUSH, MANUAL, FLUSH'),
+    ('wish', r'wish(?:es|ed)?', ANYWHERE, 'request parameters'),
+    ('shape', r'shapes?', PRODUCT, 'memory descriptor'),
+    ('detail', r'ag_details?(?:_\w+)?|detail\.[ch]', ANYWHERE, 'interned attributes'),
+    ('params.|record.|leave.|green.', r'(?<![_/\w])(?:params|record|leave|green)\.[ch]', ANYWHERE,
      'kernel_params.c, counters_file.c, exit_hooks.c, green_context.c'),
-    ('books', 'books', r'books', ANYWHERE, 'metadata, ledger'),
-    ('owed, pay', 'owe|owing|pay|paid', r'owed?|owes|owing|pays?|paid|paying', ANYWHERE,
-     'pending synchronisation, complete'),
-    ('settle', 'settl', r'settles?|settled|settling', ANYWHERE, 'complete'),
-    ('gate', 'gate', r'gates?', ANYWHERE, 'capture guard'),
-    ('equipment', 'equip', r'equip\w*', ANYWHERE, 'init resources'),
-    ('understudy', 'understud', r'understud\w+', ANYWHERE, 'candidate anchor'),
-    ('round', 'round', r'rounds?(?! (?:up|down|to|off|it|them|trips?)\b)', ANYWHERE, 'iteration'),
-    ('turn', 'turn', r'\w+_turns?|turn_\w+|->turns?', PRODUCT, 'sequence number'),
-    ('stretch', 'stretch', r'stretch(?:es)?', ANYWHERE, 'epoch'),
-    ('patience', 'patien', r'patien\w+', ANYWHERE, 'timeout'),
-    ('tuned', 'tuned', r'ag_tuned\w*|tuned\.[ch]', ANYWHERE, 'func_attrs'),
-    ('fences of watched frees', 'fences of', r'fences of (?:the )?watched frees', ANYWHERE,
-     'how work was ordered behind frees'),
-    ('drained the context', 'the context', r'drain(?:s|ed|ing)? the context', ANYWHERE,
-     'waited for all work of the context'),
-    ('left pending', 'left pending', r'host waits left pending', ANYWHERE,
-     'when the host waited for ordered frees later'),
-    ('spares', 'spare', r'spares|ag_spare\w*', ANYWHERE, 'free list'),
-    ('behind', 'behind', r'(?<!GUARD_)(?<!written_)behind', r'(interpose|policy|graph|tools)/.*\.(c|h|S|def)$',
-     'after'),
+    ('books', r'books', ANYWHERE, 'metadata, ledger'),
+    ('owe|owing|pay|paid', r'owed?|owes|owing|pays?|paid|paying', ANYWHERE, 'pending synchronisation, complete'),
+    ('settl', r'settles?|settled|settling', ANYWHERE, 'complete'),
+    ('gate', r'gates?', ANYWHERE, 'capture guard'),
+    ('equip', r'equip\w*', ANYWHERE, 'init resources'),
+    ('understud', r'understud\w+', ANYWHERE, 'candidate anchor'),
+    ('round', r'rounds?(?! (?:up|down|to|off|it|them|trips?)\b)', ANYWHERE, 'iteration'),
+    ('turn', r'\w+_turns?|turn_\w+|->turns?', PRODUCT, 'sequence number'),
+    ('stretch', r'stretch(?:es)?', ANYWHERE, 'epoch'),
+    ('patien', r'patien\w+', ANYWHERE, 'timeout'),
+    ('tuned', r'ag_tuned\w*|tuned\.[ch]', ANYWHERE, 'func_attrs'),
+    ('fences of', r'fences of (?:the )?watched frees', ANYWHERE, 'how work was ordered behind frees'),
+    ('the context', r'drain(?:s|ed|ing)? the context', ANYWHERE, 'waited for all work of the context'),
+    ('left pending', r'host waits left pending', ANYWHERE, 'when the host waited for ordered frees later'),
+    ('spare', r'spares|ag_spare\w*', ANYWHERE, 'free list'),
+    ('behind', r'(?<!GUARD_)(?<!written_)behind', r'(interpose|policy|graph|tools)/.*\.(c|h|S|def)$', 'after'),
 ]
 
 # Where a word stays: path, what stands on the line, why.
@@ -69,7 +63,7 @@ EXCEPTIONS = [
 def compiled():
     return [(letters.split('|'), re.compile(r'(?<![A-Za-z])(?:%s)(?![A-Za-z])' % pattern, re.I), re.compile(where),
              field)
-            for _, letters, pattern, where, field in TERMS]
+            for letters, pattern, where, field in TERMS]
 
 
 def problems_of(path, text, terms):
