@@ -1,5 +1,6 @@
 /* Hooks of contexts: which device each belongs to, and whose memory is freed with it. */
 #include "graph/copies.h"
+#include "graph/record/func_attrs.h"
 #include "graph/replayer.h"
 #include "interpose/api/api.h"
 #include "interpose/copies/copying.h"
@@ -77,8 +78,10 @@ static void ending(struct ag_context *context)
 static void finish_ended(struct ag_context *context)
 {
     ag_context_ended(context);
-    if (ag_entry_replays_now())
+    if (ag_entry_replays_now()) {
         ag_replay_context_gone(context);
+        ag_func_attrs_forget();
+    }
     ag_copying_context_gone(context);
     ag_context_recycle(context);
     if (!ag_capture_is_open()) /* any more: those of its streams have ended with it */

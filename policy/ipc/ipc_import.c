@@ -760,7 +760,7 @@ static bool leave_opening(struct import *import, struct opening *opening)
 
 enum closing { CLOSING_UNKNOWN, CLOSING_WAITS, CLOSING_LEFT, CLOSING_LAST };
 
-/* One opening less: the current context's, or another's where it has none, for natively it is the
+/* One opening less: the current context's, or another's where that has none, for natively it is the
  * address that says whose. The last one of a context is closed once the work of that is over:
  * CLOSING_WAITS until *waited, which is set, is that context. CLOSING_LAST: *ret_import is the
  * caller's. */
@@ -798,6 +798,8 @@ CUresult ag_ipc_close(CUdeviceptr address)
     enum closing closing;
     struct import *import;
 
+    if (!current) /* the driver refuses a thread that has none (R936) */
+        return ag_cu.cuIpcCloseMemHandle(address);
     while ((closing = close_one(address, current, &waited, &import)) == CLOSING_WAITS) {
         CUresult result = finish_work(waited);
 

@@ -104,6 +104,10 @@ static void opened_memory(const struct parcel *parcel)
         base == p ? "right" : "wrong", size);
     row("R953", "cuIpcGetMemHandle of opened memory", "code %d", D(cuIpcGetMemHandle)(&handle, p));
     row("R954", "cuMemFree of opened memory", "code %d", D(cuMemFree)(p));
+    OK(D(cuCtxSetCurrent)(NULL));
+    code = D(cuIpcCloseMemHandle)(p);
+    OK(D(cuCtxSetCurrent)(context));
+    row("R936", "close of opened memory with no context current", "code %d", code);
     CUresult closes[4];
     for (int i = 0; i < 4; i++)
         closes[i] = D(cuIpcCloseMemHandle)(p);

@@ -33,6 +33,7 @@ enum order {
     SECOND,  /* handle, at: opens it in a second context of the guest's device */
     FROM_DEVICE,  /* at: filled with 70 by a kernel of device `value` */
     ELSEWHERE,    /* handle, at: opens it on device `value`, too, and fills it from there with 71 */
+    BARE,         /* handle, at: with no context current; codes of a handle, opening and closing */
     DESCRIPTORS,  /* -> how many the guest has open */
     DEVICE_RESET, /* that of device `value`; the guest's own is made anew */
     DIE,
@@ -149,6 +150,21 @@ static struct reply open_elsewhere(const struct message *message)
     return reply;
 }
 
+/* The driver refuses calls about the memory of processes to a thread that has no context. */
+static struct reply without_context(const struct message *message)
+{
+    CUdeviceptr p = opened[message->at], elsewhere;
+    struct reply reply = {0};
+    CUipcMemHandle handle;
+
+    OK(cuCtxSetCurrent(NULL));
+    reply.number = cuIpcGetMemHandle(&handle, p) * (size_t)1000000;
+    reply.number += cuIpcOpenMemHandle(&elsewhere, message->handle, LAZY) * (size_t)1000;
+    reply.number += cuIpcCloseMemHandle(p);
+    OK(cuCtxSetCurrent(guest_context));
+    return reply;
+}
+
 static struct reply range_of(const struct message *message)
 {
     CUdeviceptr base = 0;
@@ -220,6 +236,8 @@ static struct reply obey(const struct message *message)
         return open_in_capture(message);
     case SECOND:
         return open_in_second(message);
+    case BARE:
+        return without_context(message);
     case FROM_DEVICE:
         return fill_from_device(message);
     case ELSEWHERE:
@@ -477,6 +495,22 @@ static void twice(void)
             say("turn %u went wrong", i);
     }
     say("descriptors left: %d", (int)(g_ask(DESCRIPTORS, 0, 0) - descriptors));
+    SAY_CODE("free", cuMemFree(p));
+}
+
+/* Of what a thread has open that has no context current. */
+static void bare(void)
+{
+    CUdeviceptr p = filled(bytes_of_blocks(), 5);
+    CUipcMemHandle handle = handle_of(p);
+    struct reply reply;
+
+    SAY_CODE("open", g_open(0, handle));
+    reply = tell((struct message){.order = BARE, .handle = handle});
+    say("a handle, opening and closing with no context current: %09zu", reply.number);
+    say("still there: %zu", g_ask(COUNT, 0, 5));
+    SAY_CODE("close", g_do(CLOSE, 0, 0));
+    SAY_CODE("once too often", g_do(CLOSE, 0, 0));
     SAY_CODE("free", cuMemFree(p));
 }
 
@@ -976,6 +1010,7 @@ static const struct {
     {"inside", inside, false},
     {"answers", answers, false},
     {"twice", twice, false},
+    {"bare", bare, false},
     {"again", again, false},
     {"close_waits", close_waits, false},
     {"host_frees_first", host_frees_first, false},

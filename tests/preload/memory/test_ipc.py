@@ -6,7 +6,7 @@ import re
 
 from harness import EVERY, SEEDS, Case, but_under_tsan, lines, main, preloaded, program, run
 
-LIVES = ('pair', 'inside', 'answers', 'twice', 'again', 'close_waits', 'host_frees_first', 'kept',
+LIVES = ('pair', 'inside', 'answers', 'twice', 'bare', 'again', 'close_waits', 'host_frees_first', 'kept',
          'guest_dies', 'guest_resets', 'host_resets', 'refused', 'captures', 'threads',
          'host_forks', 'crowd', 'host_dies', 'host_dies_heir')
 

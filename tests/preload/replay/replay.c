@@ -757,6 +757,25 @@ static void refused_attributes(void)
     tell("refused");
 }
 
+/* A function of a later context may have the address of an earlier one, but not what was set for
+ * that. */
+static void attributes_of_later_contexts(void)
+{
+    CUcontext context;
+
+    for (unsigned turn = 0; turn < 20; turn++) {
+        OK(cuCtxCreate(&context, NULL, 0, 0));
+        load_steps(false);
+        state = new_state();
+        CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+        iterations(stream, 6);
+        OK(cuFuncSetAttribute(kernel_step, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 4096));
+        iterations(stream, 6);
+        tell("in a context");
+        OK(cuCtxDestroy(context));
+    }
+}
+
 static void *unload_steps(void *unused)
 {
     (void)unused;
@@ -1844,6 +1863,7 @@ static const struct part parts[] = {
     {"full-queue-copies", copies_beside_a_full_queue},
     {"full-queue-calls", calls_beside_a_full_queue},
     {"refused-attributes", refused_attributes},
+    {"attributes-of-later-contexts", attributes_of_later_contexts},
     {"full-queue-calls-blocking", calls_beside_a_blocking_stream},
     {"full-queue-remapping", remapping_beside_a_full_queue},
     {"full-queue-ending", ending_beside_a_full_queue},

@@ -218,6 +218,10 @@ class Replay(Case):
         for _, result in self.part('refused-attributes', variants=[LONG_HOLD]):
             self.assertEqual(self.replayed(result)['segments_forgotten'], 0)
 
+    def test_attributes_end_with_their_context(self):
+        for _, result in self.part('attributes-of-later-contexts', variants=[LONG_HOLD]):
+            self.assertEqual(self.replayed(result)['segments_forgotten'], 20)
+
     def test_calls_beside_a_full_queue(self):
         for part in ('', '-copies', '-calls', '-calls-blocking', '-remapping', '-blocking', '-ending', '-tuning',
                      '-begin'):

@@ -106,6 +106,8 @@ static int importer(void)
     OK(cuCtxSynchronize());
     CHECK(word_at(native) == 3 * 5 + 1);
     use_on_other_device(&message, pool, pooled);
+    OK(cuCtxSetCurrent(NULL));
+    EXPECT(CUDA_ERROR_INVALID_CONTEXT, cuIpcCloseMemHandle(native));
     OK(cuCtxSetCurrent(test.ctx));
     OK(cuIpcCloseMemHandle(native));
     EXPECT(CUDA_ERROR_INVALID_VALUE, cuIpcCloseMemHandle(native));
