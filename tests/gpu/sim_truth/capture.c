@@ -2,6 +2,7 @@
 #include "tests/gpu/sim_truth/truth.h"
 
 #include <pthread.h>
+#include <unistd.h>
 
 typedef CUresult (*question)(void);
 
@@ -466,4 +467,25 @@ void group_capture_frees(void)
     code = D(cuMemFreeAsync)(p, nonblocking);
     row("R673", "cuMemFreeAsync in a capture of managed memory from before it", "code %d, end %d",
         code, D(cuStreamEndCapture)(nonblocking, &graph));
+}
+
+static void *leave_capturing(void *unused)
+{
+    (void)unused;
+    OK(D(cuCtxSetCurrent)(context));
+    OK(D(cuStreamBeginCapture)(CU_STREAM_PER_THREAD, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    return NULL;
+}
+
+void group_capture_of_thread(void)
+{
+    pthread_t thread;
+    CUdeviceptr p;
+
+    open_device();
+    alarm(10); /* a driver may never come back from the end of the thread */
+    pthread_create(&thread, NULL, leave_capturing, NULL);
+    pthread_join(thread, NULL);
+    row("R677", "cuMemAlloc after the end of a thread whose own stream captured", "code %d",
+        D(cuMemAlloc)(&p, 4096));
 }

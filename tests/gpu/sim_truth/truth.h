@@ -58,6 +58,7 @@
     X("capture: codes", group_capture_codes)                           \
     X("capture: joins", group_capture_joins)                           \
     X("capture: frees", group_capture_frees)                           \
+    X("capture: of a thread", group_capture_of_thread)                 \
     X("pool numbers", group_pool_numbers)                              \
     X("pool packing", group_pool_packing)                              \
     X("pool waits", group_pool_waits)                                  \

@@ -260,6 +260,26 @@ static void test_of_the_stream(void)
     OK(cuEventDestroy(event));
 }
 
+static void *leave_capturing(void *unused)
+{
+    (void)unused;
+    OK(cuCtxSetCurrent(test.ctx));
+    OK(cuStreamBeginCapture(CU_STREAM_PER_THREAD, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    return NULL;
+}
+
+/* The capture of a thread's own stream ends with the thread. */
+static void test_of_thread(void)
+{
+    pthread_t thread;
+    CUdeviceptr p;
+
+    CHECK(pthread_create(&thread, NULL, leave_capturing, NULL) == 0);
+    CHECK(pthread_join(thread, NULL) == 0);
+    OK(cuMemAlloc(&p, 256));
+    OK(cuMemFree(p));
+}
+
 /* Captured work runs when the graph is launched, not before; pageable memory is read then. */
 static void test_result(void)
 {
@@ -314,6 +334,7 @@ int main(void)
     test_context_wide();
     test_legacy();
     test_of_the_stream();
+    test_of_thread();
     test_result();
     CHECK(sim_violations() == 0);
     CHECK(sim_bytes_in_use(0) == 0);
