@@ -440,39 +440,54 @@ static void measure_varied(bool by_block)
 
 static void say_idle(const char *when)
 {
-    std::vector<double> stream, device;
+    std::vector<double> query, stream, with_event, device;
     for (unsigned i = 0; i < 10; i++) {
+        query.push_back(time_of([] { OK(cudaStreamQuery(blocking)); }));
         stream.push_back(time_of([] { OK(wait_blocking()); }));
+        with_event.push_back(time_of([] { OK(wait_event()); }));
         device.push_back(time_of([] { OK(wait_device()); }));
     }
-    printf("%s: stream %.3f, device %.3f us\n", when, median(&stream), median(&device));
+    printf("%s: query %.3f, stream %.3f, event %.3f, device %.3f us\n", when, median(&query),
+           median(&stream), median(&with_event), median(&device));
 }
 
-static void record_of_context(unsigned times)
+/* As a wait for the device that sleeps, and then the same without it. */
+static void say_idle_beside(const char *what, CUevent marker)
 {
+    std::vector<double> query, stream, with_event;
     CUcontext context;
     CHECK(cuCtxGetCurrent(&context) == CUDA_SUCCESS);
-    for (unsigned i = 0; i < times; i++)
-        CHECK(cuCtxRecordEvent(context, event) == CUDA_SUCCESS);
+    for (unsigned i = 0; i < 10; i++) {
+        CHECK(cuCtxRecordEvent(context, marker) == CUDA_SUCCESS);
+        CHECK(cuEventSynchronize(marker) == CUDA_SUCCESS);
+        query.push_back(time_of([] { OK(cudaStreamQuery(blocking)); }));
+        stream.push_back(time_of([] { OK(wait_blocking()); }));
+        with_event.push_back(time_of([] { OK(wait_event()); }));
+    }
+    printf("each after %s: query %.3f, stream %.3f, event %.3f us\n", what, median(&query),
+           median(&stream), median(&with_event));
     OK(cudaDeviceSynchronize());
 }
 
 static void remember(void)
 {
     OK(cudaEventCreateWithFlags(&blocks, cudaEventBlockingSync | cudaEventDisableTiming));
+    OK(cudaEventRecord(event, blocking));
     be_busy(blocking, SHORT_NS);
     OK(cudaDeviceSynchronize());
     say_idle("first");
-    record_of_context(1);
-    say_idle("after an event of the context");
-    record_of_context(100);
-    say_idle("after 100 of them");
+    say_idle_beside("an event of the context", event);
+    say_idle("after these");
     OK(cudaEventRecord(blocks, blocking));
     OK(cudaDeviceSynchronize());
     say_idle("after an event that blocks");
     be_busy(blocking, LONG_NS);
     OK(wait_blocked(blocking));
     say_idle("after sleeping for one");
+    say_idle_beside("one of the context that blocks", blocks);
+    say_idle("after these");
+    std::swap(event, blocks);
+    say_idle("the event that blocks");
     be_busy(blocking, SHORT_NS);
     OK(cudaDeviceSynchronize());
     say_idle("after other work");
