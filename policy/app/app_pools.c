@@ -148,13 +148,24 @@ static void unchoose(unsigned row)
     }
 }
 
-/* Enters a pool. One that has the same handle must have died unseen: handles are unique. */
+/* A pool that is imported again is the same pool (R927). */
+static bool was_imported(unsigned i, enum ag_app_pool_kind kind)
+{
+    return kind == AG_APP_POOL_IMPORTED && i != NO_ROW && table.rows[i].alive &&
+           (ag_stats.app_pools[i].kind == AG_APP_POOL_IMPORTED || table.rows[i].is_shared);
+}
+
+/* Enters a pool. Another one that has the same handle must have died unseen. */
 static unsigned enter_app_pool(CUmemoryPool pool, enum ag_app_pool_kind kind, int device)
 {
     unsigned i, dead;
 
     ag_lock_take(&table.lock);
     dead = row_of_pool(pool);
+    if (was_imported(dead, kind)) {
+        ag_lock_release(&table.lock);
+        return dead;
+    }
     if (dead != NO_ROW) {
         table.rows[dead].alive = false;
         /* Relaxed: the new pool of that handle is known to nobody yet. */

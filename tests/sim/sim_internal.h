@@ -655,7 +655,11 @@ bool sim_pool_ok(CUmemoryPool pool);
 void sim_pool_mapping(const struct sim_block *block, uint64_t *ret_base, size_t *ret_bytes);
 /* The file descriptor behind an imported pool; -1: not imported. */
 int sim_pool_import(CUmemoryPool pool);
-void sim_pool_set_import(CUmemoryPool pool, int fd);
+/* `of`: which pool of which process; the pool that was imported as that one, or NULL. */
+void sim_pool_set_import(CUmemoryPool pool, int fd, int64_t of);
+CUmemoryPool sim_pool_imported(int64_t of);
+/* Of the pools of this process, for good. */
+int64_t sim_pool_number(CUmemoryPool pool);
 int sim_pool_device(CUmemoryPool pool);
 /* A synchronisation happened: give back what is above the thresholds. */
 void sim_pools_waited(const struct sim_order *order);

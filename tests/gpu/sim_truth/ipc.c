@@ -139,11 +139,17 @@ static void imported_memory(const struct parcel *parcel, int fd)
     CUmemPoolPtrExportData data = parcel->pointer;
     CUdeviceptr p, q;
     CUipcMemHandle handle;
-    CUmemoryPool pool;
+    CUmemoryPool pool, again;
     CUresult code;
 
     OK(D(cuMemPoolImportFromShareableHandle)(&pool, (void *)(intptr_t)fd,
                                              CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+    code = D(cuMemPoolImportFromShareableHandle)(&again, (void *)(intptr_t)fd,
+                                                 CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+    row("R927", "a pool of another process imported again", "code %d, %s", code,
+        code            ? "no pool"
+        : again == pool ? "the same pool"
+                        : "another pool");
     row("R956", "cuMemAllocFromPoolAsync of an imported pool", "code %d",
         D(cuMemAllocFromPoolAsync)(&q, 64, pool, nonblocking));
     OK(D(cuMemPoolImportPointer)(&p, pool, &data));

@@ -479,6 +479,7 @@ static void share_current(void)
 static void share(void)
 {
     CUmemoryPool pool = create(CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR), imported = untouched_pool;
+    CUmemoryPool again = untouched_pool;
     CUmemPoolPtrExportData data;
     CUdeviceptr p, q = untouched_address;
     int file = -1;
@@ -494,6 +495,9 @@ static void share(void)
              cuMemPoolImportFromShareableHandle(&imported, (void *)(intptr_t)file,
                                                 CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
              &imported);
+    (void)cuMemPoolImportFromShareableHandle(&again, (void *)(intptr_t)file,
+                                             CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+    say("imported again: %s", again == imported ? "the same pool" : "another");
     say_alloc("alloc from an imported pool", cuMemAllocFromPoolAsync(&q, 4096, imported, NULL), &q);
     say_alloc("import pointer", cuMemPoolImportPointer(&q, imported, &data), &q);
     say_alloc("import pointer to no pool", cuMemPoolImportPointer(&q, NULL, &data), &q);

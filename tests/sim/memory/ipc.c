@@ -231,6 +231,19 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr p)
 
 /* ---- pools ---- */
 
+/* The card's file, opened once more, for its position says which pool of which process it is. */
+static int card_opened_for(CUmemoryPool pool, int card)
+{
+    char path[64];
+    int fd;
+
+    (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", card);
+    fd = open(path, O_RDWR | O_CLOEXEC);
+    if (fd >= 0)
+        (void)lseek(fd, (off_t)getpid() << 32 | sim_pool_number(pool), SEEK_SET);
+    return fd;
+}
+
 CUresult cuMemPoolExportToShareableHandle(void *ret_fd, CUmemoryPool pool,
                                           CUmemAllocationHandleType type, unsigned long long flags)
 {
@@ -242,7 +255,7 @@ CUresult cuMemPoolExportToShareableHandle(void *ret_fd, CUmemoryPool pool,
         !(sim_pool_handle_types(pool) & (unsigned)type))
         return CUDA_ERROR_INVALID_VALUE;
     *sim_pool_exported(pool) = true;
-    *(int *)ret_fd = fcntl(sim_arena_fd(sim_pool_device(pool), 0, &offset), F_DUPFD_CLOEXEC, 0);
+    *(int *)ret_fd = card_opened_for(pool, sim_arena_fd(sim_pool_device(pool), 0, &offset));
     return CUDA_SUCCESS;
 }
 
@@ -253,15 +266,20 @@ CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *ret_pool, void *os_han
     SIM_ENTER(SIM_NEEDS_INIT);
     int fd = (int)(intptr_t)os_handle, device;
     CUmemPoolProps props = {0};
+    int64_t of;
 
     if (!ret_pool || flags || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ||
         !sim_memory_file(fd, "sim-card-%d", &device))
         return CUDA_ERROR_INVALID_VALUE;
+    of = lseek(fd, 0, SEEK_CUR);
+    *ret_pool = sim_pool_imported(of);
+    if (*ret_pool)
+        return CUDA_SUCCESS;
     props.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
     props.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
     props.location.id = device;
     *ret_pool = sim_pool_new(device, &props);
-    sim_pool_set_import(*ret_pool, fcntl(fd, F_DUPFD_CLOEXEC, 0));
+    sim_pool_set_import(*ret_pool, fcntl(fd, F_DUPFD_CLOEXEC, 0), of);
     return CUDA_SUCCESS;
 }
 

@@ -42,7 +42,8 @@ struct hole {
 struct CUmemPoolHandle_st {
     int device;
     bool destroyed, managed, exported;
-    int import_fd; /* -1: a pool of this process */
+    int import_fd;     /* -1: a pool of this process */
+    int64_t import_of; /* which pool of which process */
     CUmemPoolProps props;
     bool follow, opportunistic, internal;
     cuuint64_t threshold, reserved, reserved_high, used, used_high;
@@ -112,9 +113,27 @@ int sim_pool_import(CUmemoryPool pool)
     return pool->import_fd;
 }
 
-void sim_pool_set_import(CUmemoryPool pool, int fd)
+void sim_pool_set_import(CUmemoryPool pool, int fd, int64_t of)
 {
     pool->import_fd = fd;
+    pool->import_of = of;
+}
+
+CUmemoryPool sim_pool_imported(int64_t of)
+{
+    for (CUmemoryPool pool = pools; pool; pool = pool->next)
+        if (!pool->destroyed && pool->import_fd >= 0 && pool->import_of == of)
+            return pool;
+    return NULL;
+}
+
+int64_t sim_pool_number(CUmemoryPool pool)
+{
+    int64_t number = 0;
+
+    for (; pool; pool = pool->next)
+        number++;
+    return number;
 }
 
 bool *sim_pool_exported(CUmemoryPool pool)

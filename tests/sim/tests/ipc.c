@@ -87,7 +87,7 @@ static int importer(void)
     struct test test;
     struct message message;
     CUdeviceptr native, pooled;
-    CUmemoryPool pool;
+    CUmemoryPool pool, again;
     CUevent event;
     int fd = receive_all(&message);
 
@@ -96,6 +96,9 @@ static int importer(void)
     OK(cuIpcOpenEventHandle(&event, message.event));
     OK(cuMemPoolImportFromShareableHandle(&pool, (void *)(intptr_t)fd,
                                           CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+    OK(cuMemPoolImportFromShareableHandle(&again, (void *)(intptr_t)fd,
+                                          CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+    CHECK(again == pool);
     OK(cuMemPoolImportPointer(&pooled, pool, &message.pointer));
     EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemAllocFromPoolAsync(&native + 0, 64, pool, NULL));
     /* The exporter's work behind the event is not done yet. */
