@@ -53,6 +53,10 @@ SIM_EXPORT void sim_register_global(const char *name, size_t bytes, bool managed
  * where the simulation keeps these bytes, or NULL after it has reported a violation. */
 SIM_EXPORT void *sim_kernel_access(CUdeviceptr p, size_t bytes, bool write);
 
+/* The same for a kernel that may write all of these bytes and writes a few: what it leaves alone
+ * takes no memory and no time. */
+SIM_EXPORT void *sim_kernel_touch(CUdeviceptr p, size_t bytes);
+
 /* Inside a kernel only: what it waits for is not there yet. It is called again later, from its
  * beginning, until it returns without having said so; the host goes on meanwhile, if it does not
  * wait for this kernel. */

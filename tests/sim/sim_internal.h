@@ -327,6 +327,7 @@ void sim_advance_clock(uint64_t ns);
 /* What crosses the bus for a kernel takes as long as the fastest copy really took here, so that
  * whoever measures both finds the same, however busy the machine. */
 void sim_note_copied(size_t bytes, uint64_t ns);
+uint64_t sim_least_copy_ns(size_t bytes); /* what a card takes */
 void sim_cross_bus(size_t bytes);
 uint64_t sim_clock_ns(void);
 void sim_scheduler_start(void);
@@ -468,6 +469,9 @@ void sim_arena_zero(int device, uint64_t address, size_t bytes);
 /* The bytes at the address are about to be written: huge pages for them, if they are the arena's
  * and the kernel makes some. One takes a tenth of the time of the 512 that a write gets singly. */
 void sim_arena_gather(uint64_t address, unsigned char *bytes, size_t n);
+/* How many of the n bytes at the address, in a row, have been written, or have not: those are 0,
+ * and stay empty pages of a file as long as nobody looks at them. */
+size_t sim_arena_run_of(uint64_t address, const unsigned char *bytes, size_t n, bool *ret_is_empty);
 int sim_arena_fd(int device, uint64_t address, uint64_t *ret_offset);
 /* Other bytes than the arena's own at addresses of device 0: those of a file, from the offset on.
  * The host may use them as the protection (of mmap) says, and may not while nothing says so. */
@@ -636,6 +640,8 @@ bool sim_mapped_open_to(const struct sim_block *block, CUdeviceptr p, size_t byt
 bool sim_mapped_open_to_host(const struct sim_block *block);
 /* Names the memory that is mapped there. */
 unsigned long long sim_mapped_memory_id(const struct sim_block *block);
+/* The file with its bytes, and where in it. */
+int sim_mapped_fd(const struct sim_block *block, uint64_t address, uint64_t *ret_offset);
 
 /* ---- pool.c ---- */
 

@@ -87,6 +87,8 @@
 #define TURN_BLOCKS 16u
 #define TURN_BYTES  (16 * MIB)
 #define IN_TURN     "abcdefghijklmnop"
+#define PIECE       (2 * MIB)
+#define PAGE_WORDS  1024u
 
 static void say_range(CUdeviceptr start, CUdeviceptr p)
 {
@@ -680,15 +682,15 @@ static void frees(void)
 static void touch(const struct sim_kernel_call *call)
 {
     CUdeviceptr p = *(CUdeviceptr *)call->args[0];
-    uint32_t *words = sim_kernel_access(p, TURN_BYTES, true);
+    uint32_t *words = sim_kernel_touch(p, TURN_BYTES);
 
-    for (size_t i = 0; words && i < TURN_BYTES / sizeof(*words); i += 2 * MIB / sizeof(*words))
+    for (size_t i = 0; words && i < TURN_BYTES / sizeof(*words); i += PIECE / sizeof(*words))
         words[i]++;
 }
 
 static void touch_first(const struct sim_kernel_call *call)
 {
-    uint32_t *words = sim_kernel_access(*(CUdeviceptr *)call->args[0], 2 * MIB, true);
+    uint32_t *words = sim_kernel_touch(*(CUdeviceptr *)call->args[0], PIECE);
 
     if (words)
         words[0]++;
@@ -723,11 +725,46 @@ static void touch_often(CUfunction function, CUdeviceptr p, unsigned k, CUstream
     touch_shared(function, p, k, stream, 0);
 }
 
+/* As kernel_fill does, of every piece the first page: what is moved is moved by pieces. */
+static void fill_pages(const struct sim_kernel_call *call)
+{
+    uint32_t n = *(uint32_t *)call->args[1], value = *(uint32_t *)call->args[2];
+    uint32_t *words = sim_kernel_touch(*(CUdeviceptr *)call->args[0], n * sizeof(*words));
+
+    for (uint32_t i = 0; words && i < n; i += PIECE / sizeof(*words))
+        for (uint32_t k = i; k < i + PAGE_WORDS; k++)
+            words[k] = value + k;
+}
+
+static void launch_fill_pages(CUstream stream, CUdeviceptr p, size_t bytes, uint32_t value)
+{
+    static CUfunction function;
+    uint32_t n = (uint32_t)(bytes / sizeof(uint32_t));
+    CUmodule module;
+
+    if (!function) {
+        sim_register_kernel("fill_pages", fill_pages, 3, (size_t[]){sizeof(p), sizeof(n), 4});
+        OK(cuModuleLoadData(&module, "paging"));
+        OK(cuModuleGetFunction(&function, module, "fill_pages"));
+    }
+    OK(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, (void *[]){&p, &n, &value}, NULL));
+}
+
+/* The first word of each piece is for the caller. */
+static uint32_t count_wrong_pages(CUdeviceptr p, size_t bytes, uint32_t value)
+{
+    uint32_t wrong = 0;
+
+    for (size_t at = 0; at < bytes; at += PIECE)
+        wrong += count_wrong(p + at + 4, PAGE_WORDS - 1, value + (uint32_t)(at / 4) + 1);
+    return wrong;
+}
+
 static void begin_turns(CUdeviceptr *p)
 {
     for (unsigned i = 0; i < TURN_BLOCKS; i++) {
         OK(cuMemAlloc(&p[i], TURN_BYTES));
-        launch_fill(NULL, p[i], TURN_BYTES / sizeof(uint32_t), i);
+        launch_fill_pages(NULL, p[i], TURN_BYTES, i);
     }
 }
 
@@ -737,7 +774,7 @@ static uint32_t end_turns(const CUdeviceptr *p, const unsigned *often)
     uint32_t wrong = 0;
 
     for (unsigned i = 0; i < TURN_BLOCKS; i++) {
-        wrong += count_wrong(p[i], 1, i + often[i]) + count_wrong(p[i] + 4, 1023, i + 1);
+        wrong += count_wrong(p[i], 1, i + often[i]) + count_wrong_pages(p[i], TURN_BYTES, i);
         wrong += count_wrong(p[i] + 14 * MIB, 1, i + often[i] + 14 * MIB / sizeof(uint32_t));
         OK(cuMemFree(p[i]));
     }
@@ -1051,7 +1088,10 @@ static void end_while_pieces_move(void)
         (void)usleep(1000);
 }
 
+#define N_TURNS 240u
+
 static CUfunction touched_by_all;
+static pthread_barrier_t all_have_blocks; /* more than there is room for */
 
 /* Blocks of its own in turn, on a stream of its own. */
 static void *take_turns(void *unused)
@@ -1064,13 +1104,15 @@ static void *take_turns(void *unused)
     OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     for (unsigned i = 0; i < TURN_BLOCKS / N_THREADS; i++) {
         OK(cuMemAlloc(&p[i], TURN_BYTES));
-        launch_fill(stream, p[i], TURN_BYTES / sizeof(uint32_t), i);
+        launch_fill_pages(stream, p[i], TURN_BYTES, i);
     }
-    for (unsigned turn = 0; turn < 60; turn++)
+    (void)pthread_barrier_wait(&all_have_blocks);
+    for (unsigned turn = 0; turn < N_TURNS; turn++)
         touch_often(touched_by_all, p[turn / 5 % (TURN_BLOCKS / N_THREADS)], 5, stream);
     OK(cuStreamSynchronize(stream));
     for (unsigned i = 0; i < TURN_BLOCKS / N_THREADS; i++) {
-        wrong += count_wrong(p[i], 1, i + 300 / (TURN_BLOCKS / N_THREADS));
+        wrong += count_wrong(p[i], 1, i + 5 * N_TURNS / (TURN_BLOCKS / N_THREADS)) +
+                 count_wrong_pages(p[i], TURN_BYTES, i);
         OK(cuMemFree(p[i]));
     }
     all_wrong += wrong;
@@ -1085,6 +1127,7 @@ static void turns_of_threads(void)
 
     OK(cuCtxGetCurrent(&context));
     touched_by_all = touch_function();
+    OK(pthread_barrier_init(&all_have_blocks, NULL, N_THREADS));
     for (unsigned i = 0; i < N_THREADS; i++)
         OK(pthread_create(&thread[i], NULL, take_turns, NULL));
     for (unsigned i = 0; i < N_THREADS; i++)
@@ -1229,14 +1272,14 @@ static void parts(unsigned n, unsigned k)
         OK(cuMemAlloc(&blocks_of_parts[i], 4 * TURN_BYTES));
     for (unsigned i = 0; i < TURN_BLOCKS; i++) {
         p[i] = blocks_of_parts[i % 4] + i / 4 * TURN_BYTES;
-        launch_fill(NULL, p[i], TURN_BYTES / sizeof(uint32_t), i);
+        launch_fill_pages(NULL, p[i], TURN_BYTES, i);
     }
     for (unsigned pass = 0; pass < n; pass++)
         for (unsigned i = 0; i < TURN_BLOCKS; i++)
             for (unsigned use = 0; use < k; use++)
                 touch_both(function, p[i], p[i], 0);
     for (unsigned i = 0; i < TURN_BLOCKS; i++)
-        wrong += count_wrong(p[i], 1, i + n * k) + count_wrong(p[i] + 4, 1023, i + 1);
+        wrong += count_wrong(p[i], 1, i + n * k) + count_wrong_pages(p[i], TURN_BYTES, i);
     say("wrong: %u", wrong);
     for (unsigned i = 0; i < 4; i++)
         OK(cuMemFree(blocks_of_parts[i]));
@@ -1295,7 +1338,7 @@ static void sites(unsigned n, unsigned k, unsigned hot)
     allocate_turns(p, hot, TURN_BLOCKS);
     allocate_turns(p, 0, hot);
     for (unsigned i = 0; i < TURN_BLOCKS; i++) {
-        launch_fill(NULL, p[i], TURN_BYTES / sizeof(uint32_t), i);
+        launch_fill_pages(NULL, p[i], TURN_BYTES, i);
         often[i] = n * (i < hot ? k : 1);
     }
     for (unsigned pass = 0; pass < n; pass++)
@@ -1466,12 +1509,13 @@ static void pool(unsigned n, unsigned k)
 
     OK(cuMemAlloc(&block, PARTS * TURN_BYTES));
     for (unsigned i = 0; i < PARTS; i++)
-        launch_fill(NULL, block + i * TURN_BYTES, 4096, i);
+        launch_fill_pages(NULL, block + i * TURN_BYTES, TURN_BYTES, i);
     for (unsigned pass = 0; pass < n; pass++)
         for (unsigned i = 0; i < PARTS; i++)
             touch_often(function, block + i * TURN_BYTES, k, NULL);
     for (unsigned i = 0; i < PARTS; i++)
-        wrong += count_wrong(block + i * TURN_BYTES, 1, i + n * k);
+        wrong += count_wrong(block + i * TURN_BYTES, 1, i + n * k) +
+                 count_wrong_pages(block + i * TURN_BYTES, TURN_BYTES, i);
     OK(cuMemFree(block));
     say("wrong: %u", wrong);
 }
@@ -1487,7 +1531,7 @@ static void small_blocks(unsigned n, unsigned k)
 
     for (unsigned i = 0; i < SMALL_BLOCKS; i++) {
         OK(cuMemAlloc(&p[i], SMALL_BYTES));
-        launch_fill(NULL, p[i], SMALL_BYTES / sizeof(uint32_t), i);
+        launch_fill_pages(NULL, p[i], SMALL_BYTES, i);
     }
     for (unsigned pass = 0; pass < n; pass++)
         for (unsigned i = 0; i < SMALL_BLOCKS; i++)

@@ -27,6 +27,7 @@ struct range {
 struct arena {
     uint64_t base, bytes;
     unsigned char *shadow;
+    bool *is_huge; /* the bytes, a flag for each HUGE of them: they need not be gathered again */
     int fd;
     struct range *free; /* sorted, never adjacent */
     size_t n_free, capacity;
@@ -85,6 +86,9 @@ static struct arena *arena_of(int device)
         fprintf(stderr, "sim: cannot map the memory of device %d: %s\n", device, strerror(errno));
         abort();
     }
+    arena->is_huge = calloc(arena->bytes / HUGE, sizeof(*arena->is_huge));
+    if (!arena->is_huge)
+        abort();
     arena->base = (uintptr_t)addresses;
     insert(arena, 0, (struct range){arena->base, arena->bytes});
     return arena;
@@ -185,6 +189,42 @@ bool sim_arena_has(uint64_t address, int *ret_device)
     return false;
 }
 
+/* The file behind the bytes at an address, if they are the arena's; of n bytes how many it has. */
+static int file_behind(uint64_t address, const unsigned char *bytes, uint64_t *ret_offset,
+                       size_t *n)
+{
+    const struct sim_block *block = sim_block_at(address);
+    int device;
+
+    if (!sim_arena_has(address, &device) || sim_arena_bytes(device, address) != bytes)
+        return -1;
+    if (!block || block->kind != SIM_BLOCK_MAPPED)
+        return sim_arena_fd(device, address, ret_offset);
+    *n = SIM_MIN(*n, block->size - (address - block->base));
+    return sim_mapped_fd(block, address, ret_offset);
+}
+
+size_t sim_arena_run_of(uint64_t address, const unsigned char *bytes, size_t n, bool *ret_is_empty)
+{
+    uint64_t offset;
+    int fd = file_behind(address, bytes, &offset, &n);
+    off_t data = fd < 0 ? -1 : lseek(fd, (off_t)offset, SEEK_DATA);
+
+    *ret_is_empty = fd >= 0 && (data < 0 ? errno == ENXIO : data > (off_t)offset);
+    if (data < 0)
+        return n;
+    off_t end = *ret_is_empty ? data : lseek(fd, (off_t)offset, SEEK_HOLE);
+    return end < 0 ? n : SIM_MIN(n, (size_t)(end - (off_t)offset));
+}
+
+static void forget_huge(struct arena *arena, uint64_t address, size_t bytes)
+{
+    size_t first = (address - arena->base) / HUGE;
+    size_t last = (address - arena->base + bytes - 1) / HUGE;
+
+    memset(&arena->is_huge[first], 0, (last - first + 1) * sizeof(*arena->is_huge));
+}
+
 /* A huge page comes from what is there of it, which must be something. */
 void sim_arena_gather(uint64_t address, unsigned char *bytes, size_t n)
 {
@@ -195,11 +235,16 @@ void sim_arena_gather(uint64_t address, unsigned char *bytes, size_t n)
     if (n < before + HUGE || is_refused || !sim_arena_has(address, &device) ||
         sim_arena_bytes(device, address) != bytes)
         return;
-    n = (n - before) / HUGE * HUGE;
-    bytes += before;
-    for (size_t at = 0; at < n; at += HUGE)
-        (void)*(volatile unsigned char *)(bytes + at);
-    is_refused = madvise(bytes, n, MADV_COLLAPSE) != 0;
+    bool *is_huge = &arenas[device].is_huge[(address + before - arenas[device].base) / HUGE];
+    n = (n - before) / HUGE;
+    for (size_t i = 0, end; i < n && !is_refused; i = end + 1) {
+        unsigned char *page = bytes + before + i * HUGE;
+        for (end = i; end < n && !is_huge[end]; end++) {
+            (void)*(volatile unsigned char *)(page + (end - i) * HUGE);
+            is_huge[end] = true;
+        }
+        is_refused = end > i && madvise(page, (end - i) * HUGE, MADV_COLLAPSE) != 0;
+    }
 }
 
 void sim_arena_zero(int device, uint64_t address, size_t bytes)
@@ -207,6 +252,7 @@ void sim_arena_zero(int device, uint64_t address, size_t bytes)
     struct arena *arena = arena_of(device);
     off_t offset = (off_t)(address - arena->base);
 
+    forget_huge(arena, address, bytes);
     if (fallocate(arena->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset, (off_t)bytes))
         memset(arena->shadow + offset, 0, bytes);
 }
@@ -214,6 +260,7 @@ void sim_arena_zero(int device, uint64_t address, size_t bytes)
 /* The bytes of a file stand behind the addresses, of device 0; no longer. */
 bool sim_arena_show(uint64_t address, size_t bytes, int fd, uint64_t offset)
 {
+    forget_huge(&arenas[0], address, bytes);
     return mmap(sim_arena_bytes(0, address), bytes, PROT_READ | PROT_WRITE,
                 MAP_SHARED | MAP_NORESERVE | MAP_FIXED, fd, (off_t)offset) != MAP_FAILED;
 }

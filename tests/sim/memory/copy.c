@@ -19,6 +19,9 @@
 #define NO_PIECE    ((size_t)64 << 10)
 #define MOST_SMALL  ((size_t)1 << 20)
 
+/* Copies from so many bytes on look for what was never written. */
+#define LEAST_RUNS ((size_t)64 << 10)
+
 enum side { SIDE_DEVICE, SIDE_PINNED, SIDE_MAPPED_HOST, SIDE_MANAGED, SIDE_PAGEABLE, SIDE_BAD };
 
 static bool zombie_at(uint64_t address)
@@ -133,6 +136,46 @@ static bool put_host(struct sim_op *op, uint64_t to, void *from, size_t bytes)
     return false;
 }
 
+/* ThreadSanitizer would keep a note of each word, in as much memory again, and whether two accesses
+ * of the device's memory meet is for the simulation to say. */
+static void move_bytes(void *to, const void *from, size_t bytes)
+{
+#if defined(__SANITIZE_THREAD__) && defined(__x86_64__)
+    if ((uintptr_t)to - (uintptr_t)from >= bytes) {
+        __asm__ volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(bytes) : : "memory");
+        return;
+    }
+#endif
+    memmove(to, from, bytes);
+}
+
+/* What was never written needs no copy where nothing was written either. */
+static void move_by_runs(uint64_t to, unsigned char *dst, uint64_t from, const unsigned char *src,
+                         size_t bytes)
+{
+    for (size_t at = 0, part; at < bytes; at += part) {
+        bool is_empty;
+        part = sim_arena_run_of(from + at, src + at, bytes - at, &is_empty);
+        if (is_empty) {
+            part = sim_arena_run_of(to + at, dst + at, part, &is_empty);
+            if (!is_empty)
+                memset(dst + at, 0, part);
+            continue;
+        }
+        sim_arena_gather(to + at, dst + at, part);
+        move_bytes(dst + at, src + at, part);
+    }
+}
+
+static void move_row(uint64_t to, unsigned char *dst, uint64_t from, const unsigned char *src,
+                     size_t bytes)
+{
+    if (bytes >= LEAST_RUNS && (dst + bytes <= src || src + bytes <= dst))
+        move_by_runs(to, dst, from, src, bytes);
+    else
+        move_bytes(dst, src, bytes);
+}
+
 static bool run_row(struct sim_op *op, const struct sim_copy *copy, size_t y, size_t z,
                     size_t width)
 {
@@ -146,8 +189,14 @@ static bool run_row(struct sim_op *op, const struct sim_copy *copy, size_t y, si
         return false;
     if (!copy->dst.host && !(dst = sim_check(op, to, width, true, false)))
         return false;
+    if (src && dst && !copy->staged) {
+        move_row(to, dst, from, src, width);
+        return true;
+    }
+    if (dst)
+        sim_arena_gather(to, dst, width);
     if (src && dst)
-        memmove(dst, src, width);
+        move_bytes(dst, src, width);
     else if (dst)
         return move_host(op, dst, from, width);
     else if (src)
@@ -164,16 +213,26 @@ static bool flat(const struct sim_copy *copy, const struct sim_span *span)
 }
 
 /* Programs may have a CLOCK_MONOTONIC of their own, which calls the simulation. */
+static uint64_t raw_ns(void)
+{
+    struct timespec now;
+
+    (void)clock_gettime(CLOCK_MONOTONIC_RAW, &now);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+/* It takes no less than a card's does, also where little was ever written: what moving memory costs
+ * is weighed against what using it elsewhere does. */
 static void run_line(struct sim_op *op, const struct sim_copy *copy, size_t bytes)
 {
-    struct timespec from, to;
+    uint64_t from = raw_ns(), ns, least = sim_least_copy_ns(bytes);
 
-    (void)clock_gettime(CLOCK_MONOTONIC_RAW, &from);
     if (!run_row(op, copy, 0, 0, bytes))
         return;
-    (void)clock_gettime(CLOCK_MONOTONIC_RAW, &to);
-    sim_note_copied(bytes, (uint64_t)(to.tv_sec - from.tv_sec) * 1000000000 +
-                               (uint64_t)(to.tv_nsec - from.tv_nsec));
+    do
+        ns = raw_ns() - from;
+    while (ns < least);
+    sim_note_copied(bytes, ns);
 }
 
 void sim_run_copy(struct sim_op *op)

@@ -12,6 +12,7 @@ void sim_run_set(struct sim_op *op)
         unsigned char *to = sim_check(op, set->dst + y * set->pitch, bytes, true, false);
         if (!to)
             return;
+        sim_arena_gather(set->dst + y * set->pitch, to, bytes);
         if (set->element_bytes == 1)
             memset(to, (int)set->value, bytes);
         else

@@ -248,6 +248,12 @@ unsigned long long sim_mapped_memory_id(const struct sim_block *block)
     return ((const struct physical *)block->extra)->id;
 }
 
+int sim_mapped_fd(const struct sim_block *block, uint64_t address, uint64_t *ret_offset)
+{
+    *ret_offset = block->file_offset + (address - block->base);
+    return ((const struct physical *)block->extra)->fd;
+}
+
 CUresult cuMemMap(CUdeviceptr p, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
                   unsigned long long flags)
 {

@@ -219,8 +219,6 @@ unsigned char *sim_check(struct sim_op *op, uint64_t address, size_t bytes, bool
         unsigned char *at = check_block(op, block, address, part, write, kernel);
         if (!at)
             return NULL;
-        if (write)
-            sim_arena_gather(address, at, part);
         first = first ? first : at;
         address += part;
         bytes -= part;
@@ -228,13 +226,27 @@ unsigned char *sim_check(struct sim_op *op, uint64_t address, size_t bytes, bool
     return first;
 }
 
-void *sim_kernel_access(CUdeviceptr p, size_t bytes, bool write)
+static unsigned char *check_kernel(CUdeviceptr p, size_t bytes, bool write)
 {
     if (!sim_running) {
         fprintf(stderr, "sim: sim_kernel_access outside of a kernel\n");
         abort();
     }
     return sim_check(sim_running, p, bytes, write, true);
+}
+
+void *sim_kernel_access(CUdeviceptr p, size_t bytes, bool write)
+{
+    unsigned char *at = check_kernel(p, bytes, write);
+
+    if (at && write)
+        sim_arena_gather(p, at, bytes);
+    return at;
+}
+
+void *sim_kernel_touch(CUdeviceptr p, size_t bytes)
+{
+    return check_kernel(p, bytes, true);
 }
 
 void sim_kernel_spend(unsigned long long ns)

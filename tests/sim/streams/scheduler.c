@@ -403,6 +403,11 @@ void sim_advance_clock(uint64_t ns)
 #define LEAST_TIMED  ((size_t)1 << 20)
 #define USUAL_GIB_NS 19.5e6 /* an H100's, by PCIe 5 */
 
+uint64_t sim_least_copy_ns(size_t bytes)
+{
+    return bytes < LEAST_TIMED ? 0 : (uint64_t)((double)bytes * 0x1p-30 * USUAL_GIB_NS);
+}
+
 void sim_note_copied(size_t bytes, uint64_t ns)
 {
     double gib_ns = (double)ns / (double)bytes * 0x1p30;

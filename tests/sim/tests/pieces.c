@@ -256,6 +256,55 @@ static void test_moved(void)
     OK(cuStreamDestroy(stream));
 }
 
+static void check_same(CUdeviceptr a, CUdeviceptr b, size_t bytes)
+{
+    unsigned char *of_a = malloc(bytes), *of_b = malloc(bytes);
+
+    CHECK(of_a && of_b);
+    OK(cuMemcpyDtoH(of_a, a, bytes));
+    OK(cuMemcpyDtoH(of_b, b, bytes));
+    CHECK(memcmp(of_a, of_b, bytes) == 0);
+    free(of_a);
+    free(of_b);
+}
+
+/* Pages that nobody has written are copied as others are, to and from memory of any kind, also
+ * where something else was before. */
+static void test_little_written(void)
+{
+    CUdeviceptr from = reserve(2 * PIECE), to = reserve(PIECE), blocks[2];
+    CUmemGenericAllocationHandle pieces[] = {piece(device), piece(node), piece(device)};
+
+    map(from, pieces[0]);
+    map(from + PIECE, pieces[1]);
+    map(to, pieces[2]);
+    for (unsigned i = 0; i < 2; i++) {
+        OK(cuMemAlloc(&blocks[i], 2 * PIECE));
+        OK(launch(test.fill, NULL, blocks[i], 2 * WORDS, 7 + i));
+    }
+    OK(launch(test.fill, NULL, from + 80000, 3000, 3));
+    OK(launch(test.fill, NULL, from + PIECE - 8, 4, 9));
+    OK(launch(test.fill, NULL, to, WORDS, 5));
+    OK(cuMemcpyDtoD(blocks[0], from, 2 * PIECE));
+    check_same(blocks[0], from, 2 * PIECE);
+    unsigned before = word_at(blocks[1]), behind = word_at(blocks[1] + PIECE + 70004);
+    OK(cuMemcpyDtoD(blocks[1] + 4, from + 12, PIECE + 70000));
+    check_same(blocks[1] + 4, from + 12, PIECE + 70000);
+    CHECK(word_at(blocks[1]) == before && word_at(blocks[1] + PIECE + 70004) == behind);
+    OK(cuMemcpyDtoD(to, from + PIECE / 2, PIECE));
+    check_same(to, from + PIECE / 2, PIECE);
+    OK(cuMemcpyDtoD(from, blocks[0], 2 * PIECE));
+    check_same(blocks[0], from, 2 * PIECE);
+    OK(cuMemUnmap(from, 2 * PIECE));
+    OK(cuMemUnmap(to, PIECE));
+    for (unsigned i = 0; i < 3; i++)
+        OK(cuMemRelease(pieces[i]));
+    OK(cuMemAddressFree(from, 2 * PIECE));
+    OK(cuMemAddressFree(to, PIECE));
+    for (unsigned i = 0; i < 2; i++)
+        OK(cuMemFree(blocks[i]));
+}
+
 /* ---- what is wrong, each in a process of its own, which it leaves with a fault ---- */
 
 static void end_with(CUresult expected)
@@ -391,6 +440,7 @@ int main(void)
     test_rights();
     test_room();
     test_moved();
+    test_little_written();
     CHECK(sim_violations() == 0);
     return 0;
 }
