@@ -38,7 +38,7 @@ SCHEMA = stats_schema.schema_of(os.path.join(ROOT, 'tools', 'allograft-stats.sch
 SEEDS = ('1', '2', '3')
 
 # "some": where a run takes ten times as long (tests/tools/meson.build), every part of a program runs, natively
-# and preloaded, but under a few of the variants, other ones for each part. The plain build runs them all.
+# and preloaded, but under a few of the variants, other ones for each part. The plain build runs half of them, "all" all.
 SOME = os.environ.get('TEST_EFFORT') == 'some'
 EVERYTHING = os.environ.get('TEST_EFFORT') == 'all'
 
@@ -197,11 +197,29 @@ def share(sequence):
     return sequence if EVERYTHING else sequence[SOME::2]
 
 
+def half(sequence):
+    """Of more than two one half, the other one each time; all of it in tools/test.sh --full."""
+    global turn
+    sequence = list(sequence)
+    if EVERYTHING or len(sequence) <= 2:
+        return sequence
+    turn += 1
+    return sequence[turn % 2::2]
+
+
+def every_other_time(sequence):
+    """One of them, another one each time, or none."""
+    global turn
+    turn += 1
+    return [sequence[turn // 2 % len(sequence)]] if sequence and turn % 2 else []
+
+
 def chosen(variants, first):
     """The variants to run under one seed: the first of them, which tests look into, is always among those of
-    the first seed."""
-    variants = list(variants)
-    return variants[:1] + some(variants[1:]) if first else some(variants)
+    the first seed. Of the others one half; with a sanitizer one, or, as threads meet under each of them, one every
+    other time."""
+    variants, those = list(variants), every_other_time if UNDER_TSAN else some if SOME else half
+    return variants[:1] + those(variants[1:]) if first else those(variants)
 
 
 def title(settings):
