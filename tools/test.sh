@@ -418,7 +418,7 @@ while [ $# -gt 0 ]; do
     --plain | --clang | --asan | --tsan | --lint | --coverage | --arm | --assembly | --gpu | --quick) suites+=("${1#--}") ;;
     --full)
         suites=(plain clang asan tsan lint coverage arm gpu) effort=full
-        export TEST_EFFORT=all DIFF_SHARE=800 FUZZ_SHARE=100 LINT_DEPTH=${LINT_DEPTH:-30000}
+        export TEST_EFFORT=all DIFF_SHARE=1300 FUZZ_SHARE=100 LINT_DEPTH=${LINT_DEPTH:-30000}
         ;;
     --budget) budget=1 ;;
     --build)
