@@ -3,7 +3,7 @@
 import re
 import unittest
 
-from hostile import RUNTIME, Case, main, often, preloaded, program, run
+from hostile import EVERYTHING, RUNTIME, Case, main, often, preloaded, program, run
 
 REPLAY = {'ALLOGRAFT_GRAPH': 'all'}
 ORDERED = {'ALLOGRAFT_FREE': 'ordered'}
@@ -37,7 +37,7 @@ class Growth(Case):
         self.bounded('thread', often(500), 2048)
 
     def test_pairs(self):
-        self.bounded('pair', often(1000000), 0, settings=({}, ORDERED))
+        self.bounded('pair', often(1000000 if EVERYTHING else 300000), 0, settings=({}, ORDERED))
 
     def test_contexts_come_and_go_beside_others(self):
         self.same([program('hostile_visits'), str(often(60))],
