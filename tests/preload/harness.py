@@ -216,10 +216,10 @@ def every_other_time(sequence):
 
 def chosen(variants, first):
     """The variants to run under one seed: the first of them, which tests look into, is always among those of
-    the first seed. Of the others one half; with a sanitizer one, or, as threads meet under each of them, one every
-    other time."""
-    variants, those = list(variants), every_other_time if UNDER_TSAN else some if SOME else half
-    return variants[:1] + those(variants[1:]) if first else those(variants)
+    the first seed. Of the others one half; with a sanitizer one every other time."""
+    variants, few = list(variants), some if SOME else half
+    others = every_other_time if RUNTIME else few
+    return variants[:1] + others(variants[1:]) if first else few(variants)
 
 
 def title(settings):
