@@ -21,7 +21,7 @@ usage="tools/test.sh [--plain] [--clang] [--asan] [--tsan] [--lint] [--coverage]
   --assembly   of those, the unit tests of what is written for each processor, where compiler and emulator are
   --gpu        tests/gpu/run.sh on the GPU of this machine
   --full       everything above; under AddressSanitizer every suite, clang-tidy of all sources, the fuzzers, more
-               random programs, and more calls that fail
+               random programs, every variant of the others, and more calls that fail
 
 Without one of them: --plain --asan --tsan --lint --assembly --gpu.
 
