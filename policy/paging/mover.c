@@ -68,7 +68,7 @@ void ag_move_end(void)
 
 /* --- copies --- */
 
-/* Copies of each direction have a stream of their own. */
+/* Copies of each direction have a stream of their own; both are waited for. */
 static CUstream stream_for(const struct ag_context *context, const struct ag_move *move)
 {
     return move->to->on_device ? context->alloc_stream : context->free_stream;

@@ -160,7 +160,9 @@ class Pages(CommandTest):
         demo = os.path.join(paths.sim, "demo", os.path.basename(shown[2]))
         result = allograft(*shown[1].split(), demo)
         self.assertEqual(result.returncode, 0, result.stderr)
-        self.assertEqual(without_chances(shown[3]), without_chances(result.stdout + result.stderr))
+        self.maxDiff = None
+        self.assertEqual(without_chances(shown[3]), without_chances(result.stdout + result.stderr),
+                         "docs/report.md: its sample is what its command prints, line breaks included")
 
     def test_names_of_tests_are_whole(self):
         """Meson 1.0 takes a pattern for a name that no test has, runs the others, and says nothing."""
