@@ -26,8 +26,8 @@ class ProfileTest(CommandTest):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
-        self.folder, self.tmp = folder.name, os.path.join(folder.name, "tmp")
-        os.mkdir(self.tmp)
+        self.folder, self.tmp = folder.name, os.path.join(folder.name, "tmp", "not for long")
+        os.makedirs(self.tmp)
         self.demo = os.path.join(paths.sim, "demo", "demo-sim")
         if not os.path.exists(self.demo):
             self.skipTest("the demo was not built")

@@ -14,6 +14,7 @@
 #include "tools/base/complain.h"
 #include "tools/base/folder.h"
 #include "tools/base/list.h"
+#include "tools/base/shell.h"
 
 bool profile_folder_make(struct profile_folder *ret)
 {
@@ -50,8 +51,11 @@ static void add_pattern(struct ag_text *text, const char *folder, const char *en
     }
     if (directory)
         closedir(directory);
-    if (found)
-        ag_text_add(text, " %s/*%s", folder, ending);
+    if (!found)
+        return;
+    ag_text_add(text, " ");
+    shell_add_word(text, folder);
+    ag_text_add(text, "/*%s", ending);
 }
 
 void profile_folder_keep(const struct profile_folder *folder)

@@ -8,6 +8,7 @@
  * (interpose/core/report/unused.h). */
 #include "tools/base/complain.h"
 #include "tools/base/folder.h"
+#include "tools/base/shell.h"
 #include "tools/report/process.h"
 #include "tools/run/environment.h"
 
@@ -59,18 +60,22 @@ static bool was_cut_off(int folder, const char *name)
 static void say_last_word(const struct last_word *word)
 {
     struct folder_files files = {.folder = ag_record_open_folder(word->counters, false)};
-    bool is_auto = !strcmp(word->counters, "auto");
     struct ag_record_owner owner;
+    struct ag_text where = {0};
 
     if (files.folder < 0 || folder_list(&files, word->pid, true) || !files.n ||
         !ag_record_parse_name(files.names[0], &owner) || owner.started_ns < word->began_ns ||
         !was_cut_off(files.folder, files.names[0]))
         return;
+    if (strcmp(word->counters, "auto") != 0) {
+        ag_text_add(&where, "ALLOGRAFT_COUNTERS=");
+        shell_add_word(&where, word->counters);
+        ag_text_add(&where, " ");
+    }
     command_complain("%s (process %d) was ended before it could write its report: "
-                     "`%s%s%sallograft report %d` shows what it had counted",
-                     word->program, word->pid,
-                     is_auto ? "" : "ALLOGRAFT_COUNTERS=", is_auto ? "" : word->counters,
-                     is_auto ? "" : " ", word->pid);
+                     "`%sallograft report %d` shows what it had counted",
+                     word->program, word->pid, where.data ? where.data : "", word->pid);
+    ag_text_finish(&where);
 }
 
 /* ---- the process --------------------------------------------------------------------------- */

@@ -1,23 +1,6 @@
 /* tune_verdict.c: says what the trials came to, in three lines. Pure. */
+#include "tools/base/shell.h"
 #include "tools/tune/tune.h"
-
-#include <string.h>
-
-/* Adds a word quoted for a shell. */
-static void add_word(struct ag_text *text, const char *word)
-{
-    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-                                "_-+=:,./@%";
-
-    if (*word && !word[strspn(word, plain)]) {
-        ag_text_add(text, " %s", word);
-        return;
-    }
-    ag_text_add(text, " '");
-    for (; *word; word++)
-        ag_text_add(text, "%s", *word == '\'' ? "'\\''" : (char[]){*word, '\0'});
-    ag_text_add(text, "'");
-}
 
 static void add_trial_settings(struct ag_text *text, const struct trial *trial)
 {
@@ -75,8 +58,10 @@ static void say_remedy(struct ag_text *text, const struct tune_result *result)
     if (result->best) {
         add_trial_settings(text, &result->trials[result->best]);
         ag_text_add(text, " allograft run --");
-        for (unsigned i = 0; result->argv[i]; i++)
-            add_word(text, result->argv[i]);
+        for (unsigned i = 0; result->argv[i]; i++) {
+            ag_text_add(text, " ");
+            shell_add_word(text, result->argv[i]);
+        }
     } else if (!result->is_unused && result->runs < TUNE_MOST_RUNS &&
                tune_unsure(result->trials, result->n, result->metric)) {
         ag_text_add(text, "more runs (--runs %u)", more);
