@@ -194,12 +194,16 @@ class Memory(Case):
         for thing, n in ((None, 0), (Tensor(self.memory, 0), 0), (Tensor(self.memory, 10, 2), 20),
                          (Tensor(self.memory, 10, 4, stride=3), 4 * 28), (Storage(self.memory), 4096),
                          (Array(self.memory, (3, 5)), 60), (Array(self.memory, (3, 5), strides=(40, 8)), 116),
+                         (Array(self.memory, (3,), '<M8[ns]'), 24), (Array(self.memory, (3,), '<U4'), 48),
+                         (Array(self.memory, (3,), '|V6'), 18),
                          (allograft.DeviceArray(self.memory, (2, 2), 'float16'), 8)):
             self.assertEqual(allograft.prefetch_tensor(thing, 0, self.stream), n)
         self.refused(allograft.InvalidArgument, "the host's", allograft.prefetch_tensor,
                      Tensor(self.memory, 4, is_cuda=False), 0, self.stream)
         self.refused(allograft.InvalidArgument, "the host's", allograft.prefetch_tensor, bytearray(8), 0, self.stream)
         self.refused(allograft.InvalidArgument, 'where its bytes are', allograft.prefetch_tensor, 3.5, 0, self.stream)
+        self.refused(allograft.InvalidArgument, r"elements of type '\|O'", allograft.prefetch_tensor,
+                     Array(self.memory, (3,), '|O'), 0, self.stream)
 
     def test_memory_that_is_not_managed(self):
         if os.environ.get('ALLOGRAFT_POLICY') == 'managed':

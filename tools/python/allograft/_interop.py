@@ -5,6 +5,7 @@ No other package is imported here. An array is whatever says where its bytes are
 from __future__ import annotations
 
 import ctypes
+import re
 import sys
 from typing import Any, NamedTuple, Optional
 
@@ -127,9 +128,15 @@ def type_string(dtype: Any) -> str:
     return ("|" if code[1:] == "1" else "<") + code
 
 
+_TYPE_STRING = re.compile(r"[<>|=]?([a-zA-Z])([0-9]+)(\[\w+\])?")  # the last part is a unit of time, as of "<M8[ns]"
+
+
 def item_bytes(typestr: str) -> int:
     """Bytes of one element."""
-    return int(typestr[2:])
+    match = _TYPE_STRING.fullmatch(typestr)
+    if not match or match[1] in "Ot":
+        raise error(INVALID, "elements of type %r: a type of so many bytes is meant, such as '<f4'" % typestr)
+    return int(match[2]) * (4 if match[1] == "U" else 1)  # NumPy counts characters there
 
 
 def count(shape: tuple[int, ...]) -> int:
