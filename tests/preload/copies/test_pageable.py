@@ -29,6 +29,11 @@ def can_reach():
 REACHES = can_reach()
 
 
+THREADS_SAY = 'threads: 0 wrong\n'
+KINDS_SAY = ''.join('way %d, %d bytes: 0 wrong, errno 0\n' % (way, n)
+                    for n in (1, 63, 4097, 100000) for way in range(5) for _ in range(2))
+
+
 class Pageable(Case):
     def crewed(self, part, least=1, variants=VARIANTS, **more):
         """The program does the same under each variant, and in the first one the crew made so many copies."""
@@ -54,19 +59,19 @@ class Pageable(Case):
         self.crewed('order', 6, seeds=SEEDS)
 
     def test_threads(self):
-        self.crewed('threads', seeds=SEEDS)
+        self.crewed('threads', seeds=SEEDS, says=THREADS_SAY)
 
     def test_a_fault_is_the_calling_threads(self):
         self.crewed('faults', 2)
 
     def test_signals_come_and_are_not_lost(self):
-        self.crewed('signals', 40)
+        self.crewed('signals', 40, says=THREADS_SAY + KINDS_SAY + 'signals come: 1; they are blocked: 0\n')
 
     def test_a_thread_is_cancelled(self):
-        self.crewed('cancelled', 40)
+        self.crewed('cancelled', 40, says=5 * 'cancelled: 1\n' + KINDS_SAY)
 
     def test_contexts_end(self):
-        self.crewed('contexts', 40)
+        self.crewed('contexts', 40, says=''.join('context %d: 0 wrong\n' % i for i in range(4)) + KINDS_SAY)
 
     @but_under_tsan
     def test_captures(self):
@@ -91,7 +96,8 @@ class Pageable(Case):
 
     @unittest.skipUnless(REACHES, 'an older kernel')
     def test_uploads_in_a_row_are_the_crews(self):
-        for variant, result in self.same([program('preload_pageable'), 'row'], variants=[SMALLEST], seeds=SEEDS):
+        says = ''.join('way %d, 8 uploads of 4194304 bytes: 0 wrong\n' % way for way in range(5))
+        for variant, result in self.same([program('preload_pageable'), 'row'], variants=[SMALLEST], seeds=SEEDS, says=says):
             copies = result.report()['copies']
             self.assertEqual((copies['crew'], copies['queued']), (5 * (8 + 3), 0))
 
@@ -104,7 +110,8 @@ class Pageable(Case):
     def test_large_ones_wait_for_the_work_before_them(self):
         # The last variant is a ring that has room for all of these uploads at once.
         variants = VARIANTS + [dict(SMALLEST, ALLOGRAFT_COPY_FROM='1000000')]
-        self.same([program('preload_pageable'), 'large'], variants=variants, settings={'SIM_SCHED': 'lazy'})
+        self.same([program('preload_pageable'), 'large'], variants=variants, settings={'SIM_SCHED': 'lazy'},
+                  says=''.join('turn %d: 0 wrong\n' % turn for turn in range(8)))
 
     @unittest.skipUnless(REACHES, 'an older kernel')
     def test_one_after_the_legacy_streams_work_waits_for_it(self):

@@ -177,7 +177,8 @@ class Churn(Case):
         pooled = {'ALLOGRAFT_POLICY': 'pool', 'ALLOGRAFT_CACHE': '5%'}
         commands = [['1048576', 'threads'], ['1048576'], ['4096'], ['48000000']]
         for command in commands[:1] if UNDER_TSAN else some(commands):
-            for _, result in self.same([NEIGHBOUR] + command, kept + [pooled]):
+            for _, result in self.same([NEIGHBOUR] + command, kept + [pooled],
+                                       says='the neighbour misses 0 MiB\nwrong words: 0\n'):
                 cache = result.report()['cache']
                 self.assertGreater(cache['hits'], 10000)
 

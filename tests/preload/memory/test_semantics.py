@@ -56,7 +56,7 @@ class Semantics(Case):
         self.same([program('preload_contexts'), 'unspilled'], variants=[
             {'ALLOGRAFT_LIMIT': '16MiB', 'ALLOGRAFT_OOM': 'spill', 'ALLOGRAFT_UNSPILL': '1'}])
         self.same([program('preload_contexts'), 'aside'], variants=[{'ALLOGRAFT_POLICY': 'pool', 'ALLOGRAFT_FREE': 'ordered'}],
-                  settings={'SIM_STALL': '2'})
+                  settings={'SIM_STALL': '2'}, says='violations: 0\n')
         # It can be refused for each of the contexts that end with work under way.
         for n in range(1, 4):
             self.same(program('preload_contexts'), variants=POLICIES, settings={'SIM_FAIL': 'cuCtxPushCurrent_v2:%d' % n})
