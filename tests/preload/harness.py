@@ -231,9 +231,9 @@ natives = {}  # what was run, by command and settings
 
 
 def native_run(command, settings, says=None):
-    """The native run that others are compared with, once for all comparisons of a test's script; under ThreadSanitizer
+    """The native run that others are compared with, once for all comparisons of a test's script; under a sanitizer
     what it is known to say, if it is."""
-    if UNDER_TSAN and says is not None:
+    if RUNTIME and says is not None:
         return types.SimpleNamespace(status=0, out=says, err='')
     key = repr((command, sorted(settings.items())))
     if key not in natives:
