@@ -3,7 +3,7 @@
 
 import time
 
-from harness import SECONDS, Case, but_under_tsan, main, preloaded, program, run, some
+from harness import SECONDS, Case, but_under_tsan, main, preloaded, program, run, share, some
 
 COMMAND = program('preload_placement')
 MIB = 1 << 20
@@ -190,7 +190,7 @@ class Spill(Case):
 class Waits(Case):
     def test_are_bounded(self):
         """The other thread's free is behind a kernel that only this thread can end."""
-        for mode in ('auto', 'ordered'):
+        for mode in share(('auto', 'ordered')):
             with self.subTest(free=mode):
                 began = time.monotonic()
                 result = preloaded([COMMAND, 'waits'], {'SIM_MEMORY': '96MiB', 'ALLOGRAFT_POLICY': 'pool',

@@ -11,7 +11,7 @@ import tempfile
 import time
 import unittest
 
-from harness import (COUNTERS, LIBRARY, RUNTIME, SCHEMA, Case, but_under_tsan, clean_environment, main, preloaded,
+from harness import (COUNTERS, LIBRARY, RUNTIME, SCHEMA, SOME, Case, but_under_tsan, clean_environment, main, preloaded,
                      problems, program, run)
 
 COMMAND = os.environ['TEST_COMMAND']
@@ -450,6 +450,8 @@ class Files(Case):
                 width = dice.randrange(1, 300)
                 filler = dice.choice((b'\xff', b'\0', b'\x1b', b'A', bytes([dice.randrange(256)])))
                 content[at:at + width] = (filler * width)[:len(content) - at]
+            if SOME and turn % 4:
+                continue
             with tempfile.NamedTemporaryFile(dir=COUNTERS, suffix='.x') as file:
                 file.write(content[:len(self.whole)])
                 file.flush()
