@@ -16,7 +16,7 @@ import sys
 import termios
 import time
 
-from harness import COUNTERS, LIBRARY, RUNTIME, Case, clean_environment, main, preloaded, program
+from harness import COUNTERS, LIBRARY, RUNTIME, Case, but_under_tsan, clean_environment, main, preloaded, program
 
 COMMAND = os.environ['TEST_COMMAND']
 EXITS = program('preload_exits')
@@ -178,6 +178,7 @@ class Top(Case):
                 title, line = top('--once').stdout.splitlines()[1:3]
                 self.assertEqual('1.00 MiB' in line, kept > 0, (title, line))
 
+    @but_under_tsan
     def test_memory_that_moves(self):
         with Running(program('preload_paging'), 'hold', ALLOGRAFT_OOM='page', ALLOGRAFT_PAGE_PIECE='2MiB',
                      ALLOGRAFT_LIMIT='12MiB', ALLOGRAFT_LOG='error', SIM_SCHED='eager') as running:

@@ -8,7 +8,7 @@ import struct
 import subprocess
 import tempfile
 
-from harness import ROOT, Case, clean_environment, main, preloaded, program, run
+from harness import ROOT, Case, but_under_tsan, clean_environment, main, preloaded, program, run
 
 COMMAND = os.environ['TEST_COMMAND']
 TRACES = program('preload_traces')
@@ -254,6 +254,7 @@ class Traces(Case):
                 self.assertEqual(trace.texts[MODULE, event.module], os.path.realpath(program('preload_pinned')))
             self.command()
 
+    @but_under_tsan
     def test_pieces_that_move(self):
         settings = {'ALLOGRAFT_OOM': 'page', 'ALLOGRAFT_PAGE_PIECE': '2MiB', 'ALLOGRAFT_LIMIT': '12MiB',
                     'ALLOGRAFT_LOG': 'error', 'SIM_SCHED': 'eager'}
