@@ -390,7 +390,7 @@ static int receive_reply(int from, struct ag_ipc_reply *ret_reply, int *ret_fds)
     size_t n_fds;
 
     if (n < 0)
-        return errno == ECONNRESET ? -EPROTO : -errno;
+        return -errno;
     n_fds = descriptors_in(&message, ret_fds);
     if (!ag_ipc_read_reply(bytes, (size_t)n, &reply) || message.msg_flags & MSG_CTRUNC ||
         n_fds != (reply.status == AG_IPC_GIVEN ? AG_IPC_DESCRIPTORS : 0)) {
@@ -402,11 +402,11 @@ static int receive_reply(int from, struct ag_ipc_reply *ret_reply, int *ret_fds)
     return 0;
 }
 
-int ag_ipc_ask(const struct ag_ipc_id *process, const struct ag_ipc_request *request,
-               struct ag_ipc_reply *ret_reply, int *ret_fds)
+/* -ECONNRESET: whoever listens has not heard the question. */
+static int ask_once(const struct ag_ipc_id *process, const struct ag_ipc_request *request,
+                    uint64_t until, struct ag_ipc_reply *ret_reply, int *ret_fds)
 {
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), error;
-    uint64_t until = ag_clock_ns() + ASK_NS;
     uint8_t bytes[AG_IPC_REQUEST_BYTES];
 
     if (fd < 0)
@@ -414,12 +414,29 @@ int ag_ipc_ask(const struct ag_ipc_id *process, const struct ag_ipc_request *req
     error = reach(fd, process, until);
     if (!error) {
         ag_ipc_write_request(bytes, request);
-        error = send_message(fd, bytes, sizeof(bytes), NULL) ? 0 : -EPROTO;
+        if (!send_message(fd, bytes, sizeof(bytes), NULL))
+            error = errno == EPIPE || errno == ECONNRESET ? -ECONNRESET : -EPROTO;
     }
     if (!error)
         error = wait_for_events(fd, POLLIN, until);
     if (!error)
         error = receive_reply(fd, ret_reply, ret_fds);
     (void)close(fd);
+    return error;
+}
+
+/* A process that is held up on its way, as on a busy machine or by a debugger, is sent away for
+ * being slow: it comes again. */
+int ag_ipc_ask(const struct ag_ipc_id *process, const struct ag_ipc_request *request,
+               struct ag_ipc_reply *ret_reply, int *ret_fds)
+{
+    uint64_t until = ag_clock_ns() + ASK_NS;
+    int error;
+
+    while ((error = ask_once(process, request, until, ret_reply, ret_fds)) == -ECONNRESET) {
+        if (ag_clock_ns() > until)
+            return -EPROTO;
+        (void)poll(NULL, 0, 1);
+    }
     return error;
 }
