@@ -214,7 +214,8 @@ static void unlink_pool(struct foreign_pool *pool)
         *link = pool->next;
 }
 
-/* One user less; the last one lets the pool go. */
+/* One user less; the last one lets the pool go. Until the driver has destroyed it nobody imports it
+ * again: he would be given the one that goes (R927). */
 static void leave_foreign_pool(struct foreign_pool *pool)
 {
     bool last;
@@ -222,12 +223,15 @@ static void leave_foreign_pool(struct foreign_pool *pool)
     ag_lock_take(&self.lock);
     last = --pool->users == 0;
     if (last)
-        unlink_pool(pool);
+        pool->state = GOING;
     ag_lock_release(&self.lock);
     if (!last)
         return;
     if (pool->pool && ag_cu.cuMemPoolDestroy)
         (void)ag_cu.cuMemPoolDestroy(pool->pool);
+    ag_lock_take(&self.lock);
+    unlink_pool(pool);
+    ag_lock_release(&self.lock);
     ag_ipc_leases_close(&pool->leases);
     ag_arena_put(&pool_arena, pool);
 }

@@ -101,6 +101,12 @@ class Ipc(Case):
                 self.assertTrue(not pool or 'ALLOGRAFT_POLICY=native' in said[0], said)
                 self.assertEqual(self.counted(result).get('unreachable', 0), 1 if pool else 0)
 
+    def test_a_pool_that_goes_and_comes(self):
+        """Threads that leave a pool and import it again meanwhile: the driver would give them the one that goes (R927)."""
+        for seed in range(1, 9):
+            result = preloaded([program('preload_ipc'), 'crowd'], dict(OF_POOL, SIM_STALL='8', SIM_SEED=str(seed)))
+            self.assertEqual((result.status, result.out.splitlines()[0]), (0, 'the crowd ended: 0'), result.err)
+
     def test_managed_memory_has_none(self):
         native = run([program('preload_ipc'), 'refused'])
         result = preloaded([program('preload_ipc'), 'refused'], {'ALLOGRAFT_POLICY': 'managed'})
