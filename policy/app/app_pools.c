@@ -158,19 +158,19 @@ static bool was_imported(unsigned i, enum ag_app_pool_kind kind)
 /* Enters a pool. Another one that has the same handle must have died unseen. */
 static unsigned enter_app_pool(CUmemoryPool pool, enum ag_app_pool_kind kind, int device)
 {
-    unsigned i, dead;
+    unsigned i, known;
 
     ag_lock_take(&table.lock);
-    dead = row_of_pool(pool);
-    if (was_imported(dead, kind)) {
+    known = row_of_pool(pool);
+    if (was_imported(known, kind)) {
         ag_lock_release(&table.lock);
-        return dead;
+        return known;
     }
-    if (dead != NO_ROW) {
-        table.rows[dead].alive = false;
+    if (known != NO_ROW) {
+        table.rows[known].alive = false;
         /* Relaxed: the new pool of that handle is known to nobody yet. */
-        atomic_store_explicit(&table.rows[dead].handle, NULL, memory_order_relaxed);
-        unchoose(dead);
+        atomic_store_explicit(&table.rows[known].handle, NULL, memory_order_relaxed);
+        unchoose(known);
     }
     i = free_row();
     if (i != NO_ROW)

@@ -284,13 +284,12 @@ static CUresult import_pool(struct foreign_pool *pool, const struct ag_ipc_reply
         pool->pool = NULL;
     pool->device = device_of_uuid(reply->uuid);
     pool->leases = ag_ipc_leases_open(fds[AG_IPC_LEASES]);
+    if (result != CUDA_SUCCESS)
+        return result; /* with its only user it goes, and whoever waits for it tries by himself */
     ag_lock_take(&self.lock);
-    if (result == CUDA_SUCCESS)
-        pool->state = OPEN;
-    else
-        unlink_pool(pool); /* whoever waits for it tries by himself */
+    pool->state = OPEN;
     ag_lock_release(&self.lock);
-    if (result == CUDA_SUCCESS && has_pool) /* contexts that come later: ag_ipc_context_entered() */
+    if (has_pool) /* contexts that come later: ag_ipc_context_entered() */
         ag_context_each(open_to_context, pool);
     return result;
 }
