@@ -53,11 +53,12 @@ bool sim_memory_file(int fd, const char *pattern, int *ret_number)
     return name && sscanf(name + 1, pattern, ret_number) == 1 && sim_device_ok(*ret_number);
 }
 
-static int open_file_of(const struct ticket *ticket)
+/* Opens the file of a process's descriptor once more, with a position of its own. */
+static int open_file_of(int pid, int fd)
 {
     char path[64];
 
-    (void)snprintf(path, sizeof(path), "/proc/%d/fd/%d", ticket->pid, ticket->fd);
+    (void)snprintf(path, sizeof(path), "/proc/%d/fd/%d", pid, fd);
     return open(path, O_RDWR | O_CLOEXEC);
 }
 
@@ -188,7 +189,7 @@ static CUresult open_memory(CUcontext ctx, CUdeviceptr *ret_p, const CUipcMemHan
     }
     if (opened_by_other(ctx, &ticket))
         return CUDA_ERROR_INVALID_HANDLE;
-    int fd = open_file_of(&ticket);
+    int fd = open_file_of(ticket.pid, ticket.fd);
     if (fd < 0)
         return CUDA_ERROR_INVALID_VALUE;
     block = map(fd, &ticket, ctx);
@@ -231,14 +232,11 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr p)
 
 /* ---- pools ---- */
 
-/* The card's file, opened once more, for its position says which pool of which process it is. */
+/* The card's file, whose position says which pool of which process it is. */
 static int card_opened_for(CUmemoryPool pool, int card)
 {
-    char path[64];
-    int fd;
+    int fd = open_file_of(getpid(), card);
 
-    (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", card);
-    fd = open(path, O_RDWR | O_CLOEXEC);
     if (fd >= 0)
         (void)lseek(fd, (off_t)getpid() << 32 | sim_pool_number(pool), SEEK_SET);
     return fd;
@@ -356,7 +354,7 @@ CUresult cuIpcOpenEventHandle(CUevent *ret_event, CUipcEventHandle handle)
         return CUDA_ERROR_INVALID_VALUE;
     if (ticket.pid == getpid())
         return CUDA_ERROR_INVALID_CONTEXT;
-    int fd = open_file_of(&ticket);
+    int fd = open_file_of(ticket.pid, ticket.fd);
     struct shared_event *shared = fd < 0 ? NULL : sim_shared_page(fd);
     if (!shared) {
         if (fd >= 0)
