@@ -438,34 +438,28 @@ static void measure_varied(bool by_block)
 
 /* --- what the driver remembers --- */
 
-static void say_idle(const char *when)
+/* With a marker the thread waits for that as an event of the context, in place of the device: waits
+ * that sleep do so. */
+static void say_idle(const char *when, CUevent marker = nullptr)
 {
     std::vector<double> query, stream, with_event, device;
-    for (unsigned i = 0; i < 10; i++) {
-        query.push_back(time_of([] { OK(cudaStreamQuery(blocking)); }));
-        stream.push_back(time_of([] { OK(wait_blocking()); }));
-        with_event.push_back(time_of([] { OK(wait_event()); }));
-        device.push_back(time_of([] { OK(wait_device()); }));
-    }
-    printf("%s: query %.3f, stream %.3f, event %.3f, device %.3f us\n", when, median(&query),
-           median(&stream), median(&with_event), median(&device));
-}
-
-/* As a wait for the device that sleeps, and then the same without it. */
-static void say_idle_beside(const char *what, CUevent marker)
-{
-    std::vector<double> query, stream, with_event;
     CUcontext context;
     CHECK(cuCtxGetCurrent(&context) == CUDA_SUCCESS);
     for (unsigned i = 0; i < 10; i++) {
-        CHECK(cuCtxRecordEvent(context, marker) == CUDA_SUCCESS);
-        CHECK(cuEventSynchronize(marker) == CUDA_SUCCESS);
         query.push_back(time_of([] { OK(cudaStreamQuery(blocking)); }));
         stream.push_back(time_of([] { OK(wait_blocking()); }));
         with_event.push_back(time_of([] { OK(wait_event()); }));
+        device.push_back(time_of([=] {
+            if (!marker) {
+                OK(wait_device());
+                return;
+            }
+            CHECK(cuCtxRecordEvent(context, marker) == CUDA_SUCCESS);
+            CHECK(cuEventSynchronize(marker) == CUDA_SUCCESS);
+        }));
     }
-    printf("each after %s: query %.3f, stream %.3f, event %.3f us\n", what, median(&query),
-           median(&stream), median(&with_event));
+    printf("%s: query %.3f, stream %.3f, event %.3f, device %.3f us\n", when, median(&query),
+           median(&stream), median(&with_event), median(&device));
     OK(cudaDeviceSynchronize());
 }
 
@@ -476,7 +470,7 @@ static void remember(void)
     be_busy(blocking, SHORT_NS);
     OK(cudaDeviceSynchronize());
     say_idle("first");
-    say_idle_beside("an event of the context", event);
+    say_idle("beside events of the context", event);
     say_idle("after these");
     OK(cudaEventRecord(blocks, blocking));
     OK(cudaDeviceSynchronize());
@@ -484,7 +478,7 @@ static void remember(void)
     be_busy(blocking, LONG_NS);
     OK(wait_blocked(blocking));
     say_idle("after sleeping for one");
-    say_idle_beside("one of the context that blocks", blocks);
+    say_idle("beside events of the context that block", blocks);
     say_idle("after these");
     std::swap(event, blocks);
     say_idle("the event that blocks");
